@@ -1,0 +1,1 @@
+"""git → symbols → chunks → rows → answers. Synchronous; no environment, sleeping, printing or signals."""
