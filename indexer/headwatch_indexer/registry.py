@@ -1,0 +1,72 @@
+"""Which worktrees are kept: registered by path, linked ones found by themselves, removed ones retired."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from headwatch_indexer import git, store
+from headwatch_indexer.store.catalog import ensure_tenant
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What a look at git's own list of worktrees changed."""
+
+    added: tuple[str, ...]  # roots
+    retired: tuple[int, ...]  # worktree ids
+
+
+def add(
+    conn: store.Connection, path: str, *, host: str, user_home: str, name: str | None = None
+) -> list[store.WorktreeRow]:
+    """Register the worktree at a path, and every other worktree of its repository; the named one comes first.
+
+    Raises GitFailed or WrongUsage where the path is no worktree that can be watched.
+    """
+    ensure_tenant(conn)
+    location = git.locate(path, home=user_home)
+    identity = git.identity(location)
+    first = store.register(conn, location, identity, host=host, name=name)
+    others = [
+        store.register(conn, linked, identity, host=host, name=None)
+        for linked in git.worktrees(location)
+        if linked.root != location.root
+    ]
+    return [first, *others]
+
+
+def discover(conn: store.Connection, *, host: str) -> Discovery:
+    """Compare the registered worktrees with git's own lists: new ones are added, removed ones retired.
+
+    A clone whose git fails, or whose common dir is gone, keeps its rows.
+    """
+    known = store.worktrees(conn, host=host)
+    added: list[str] = []
+    retired: list[int] = []
+    for common_dir in dict.fromkeys(w.common_dir for w in known):
+        mine = [w for w in known if w.common_dir == common_dir]
+        base = next((w for w in mine if os.path.isdir(w.root)), None)
+        if base is None or not os.path.isdir(common_dir):
+            continue
+        try:
+            listed = git.worktrees(base.location)
+        except git.GitFailed:
+            continue
+        roots = {location.root for location in listed}
+        by_git_dir = {location.git_dir: location for location in listed}
+        for location in listed:
+            if location.root not in {w.root for w in mine}:
+                store.register(conn, location, _identity(conn, base), host=host, name=None)
+                if location.git_dir not in {w.git_dir for w in mine}:
+                    added.append(location.root)
+        for worktree in mine:
+            linked = worktree.git_dir != common_dir
+            if linked and worktree.root not in roots and worktree.git_dir not in by_git_dir:
+                store.forget_worktree(conn, worktree.id)
+                retired.append(worktree.id)
+    return Discovery(tuple(added), tuple(retired))
+
+
+def _identity(conn: store.Connection, worktree: store.WorktreeRow) -> str:
+    return next(r.identity for r in store.repositories(conn) if r.id == worktree.repository_id)

@@ -1,0 +1,51 @@
+"""The only place that runs queries; one transaction a call."""
+
+from headwatch_indexer.store.apply import Applied, Application, apply
+from headwatch_indexer.store.catalog import (
+    RepositoryRow,
+    WorktreeRow,
+    forget_worktree,
+    mark,
+    register,
+    rename_repository,
+    repositories,
+    worktree_at,
+    worktrees,
+)
+from headwatch_indexer.store.connection import Connection, Unavailable, connect, translate
+from headwatch_indexer.store.content import add_parses, known_parses
+from headwatch_indexer.store.journal import events, record, transitions
+from headwatch_indexer.store.membership import files, skipped
+from headwatch_indexer.store.ownership import beat, own, release
+from headwatch_indexer.store.vectors import VectorQueue, open_vector_queue
+
+__all__ = [
+    "Application",
+    "Applied",
+    "Connection",
+    "RepositoryRow",
+    "Unavailable",
+    "VectorQueue",
+    "WorktreeRow",
+    "add_parses",
+    "apply",
+    "beat",
+    "connect",
+    "events",
+    "files",
+    "forget_worktree",
+    "known_parses",
+    "mark",
+    "open_vector_queue",
+    "own",
+    "record",
+    "register",
+    "release",
+    "rename_repository",
+    "repositories",
+    "skipped",
+    "transitions",
+    "translate",
+    "worktree_at",
+    "worktrees",
+]
