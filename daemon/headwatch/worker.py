@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from headwatch_indexer import git, pipeline, registry, store
+from headwatch_indexer import git, pipeline, store
 from headwatch_indexer.errors import HeadwatchError
 from headwatch_indexer.pipeline import Workspace
 from headwatch_indexer.snapshot import Moving, RootMissing
@@ -18,31 +18,14 @@ Message = dict[str, Any]
 
 
 class Indexer:
-    """Runs jobs on one connection; every answer is a plain dict, every failure one with "error"."""
+    """Runs passes on one connection, with caches that can be lost at any time."""
 
-    def __init__(self, dsn: str, host: str, user_home: str) -> None:
+    def __init__(self, dsn: str, host: str) -> None:
         self._dsn = dsn
         self._host = host
-        self._user_home = user_home
         self._conn: store.Connection | None = None
         self._workspaces: dict[str, Workspace] = {}  # by common dir
         self._terms = Terms()
-
-    def add(self, job: Message) -> Message:
-        """Register the worktree at "path"."""
-        rows = registry.add(
-            self._connection(), job["path"], host=self._host, user_home=self._user_home, name=job.get("name")
-        )
-        return {"worktrees": [row.id for row in rows]}
-
-    def discover(self, _job: Message) -> Message:
-        """Look at git's lists of linked worktrees."""
-        return asdict(registry.discover(self._connection(), host=self._host))
-
-    def forget(self, job: Message) -> Message:
-        """Retire a worktree; with "purge" its repository too."""
-        store.forget_worktree(self._connection(), job["worktree"], purge=job.get("purge", False))
-        return {}
 
     def reconcile(self, job: Message) -> Message:
         """Make one worktree's rows equal to its disk."""
@@ -68,12 +51,6 @@ class Indexer:
             store.mark(conn, worktree.id, state="degraded", reason=exc.message)
             raise
         return asdict(report) | {"git_processes": git.processes - before}
-
-    def jobs(self) -> dict[str, Callable[[Message], Message]]:
-        """The jobs by name, each answering instead of raising."""
-        return {
-            job.__name__: _answering(job) for job in (self.add, self.discover, self.forget, self.reconcile)
-        }
 
     def close(self) -> None:
         for workspace in self._workspaces.values():
@@ -108,20 +85,16 @@ def main(fd: int) -> None:
     from headwatch.child import serve
 
     indexer: list[Indexer] = []
-    jobs: dict[str, Callable[[Message], Message]] = {}
 
     def opened(message: Message) -> Message:
-        indexer.append(Indexer(message["dsn"], message["host"], message["user_home"]))
-        jobs.update(indexer[0].jobs())
+        indexer.append(Indexer(message["dsn"], message["host"]))
         return {"pid": os.getpid()}
 
-    def run(name: str) -> Callable[[Message], Message]:
-        return lambda message: jobs[name](message)
+    def reconcile(message: Message) -> Message:
+        return _answering(indexer[0].reconcile)(message)
 
     try:
-        serve(
-            fd, {"open": opened, **{name: run(name) for name in ("add", "discover", "forget", "reconcile")}}
-        )
+        serve(fd, {"open": opened, "reconcile": reconcile})
     finally:
         for one in indexer:
             one.close()

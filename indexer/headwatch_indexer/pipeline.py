@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from typing import TypeVar
 
 from headwatch_indexer import languages, plan, reflog, store, symbols
 from headwatch_indexer.objects import Objects, open_objects
@@ -14,8 +16,9 @@ from headwatch_indexer.snapshot import Moving, StatCache, take
 from headwatch_indexer.store.apply import lock_repository
 from headwatch_indexer.store.content import Key, ParseRow, Terms, add_postings
 
-_BATCH_BYTES = 4 << 20  # source text parsed before its rows are sent: bounds memory
+_BATCH_BYTES = 512 << 10  # source text parsed before its rows are sent; the next batch is parsed meanwhile
 _NEWS = 512  # new content ids that a report carries
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +211,7 @@ def _parse_unknown(
         return written
     row = conn.execute("select provision_repository(%s)", (worktree.repository_id,)).fetchone()
     fresh = row is not None and row[0] is not None
-    for batch in _batches(unknown, snapshot, objects):
+    for batch in _ahead(_batches(unknown, snapshot, objects)):
         added = store.add_parses(conn, worktree.repository_id, batch, symbols.PARSER_VERSION, terms)
         written.parses.update(added.parses)
         written.contents.extend(added.new_contents)
@@ -244,6 +247,15 @@ def _batches(
 
 def _cursor(stored: object) -> reflog.Cursor | None:
     return reflog.Cursor(**stored) if isinstance(stored, dict) else None
+
+
+def _ahead(batches: Iterator[T]) -> Iterator[T]:
+    """Make the next item in a thread while the caller, who mostly waits for Postgres, works on this one."""
+    with ThreadPoolExecutor(1, thread_name_prefix="parse") as pool:
+        coming = pool.submit(next, batches, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield item
 
 
 def _reason(snapshot: Snapshot) -> str | None:

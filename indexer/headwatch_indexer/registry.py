@@ -30,7 +30,7 @@ def add(
     first = store.register(conn, location, identity, host=host, name=name)
     others = [
         store.register(conn, linked, identity, host=host, name=None)
-        for linked in git.worktrees(location)
+        for linked in git.worktrees(location.root)
         if linked.root != location.root
     ]
     return [first, *others]
@@ -50,7 +50,7 @@ def discover(conn: store.Connection, *, host: str) -> Discovery:
         if base is None or not os.path.isdir(common_dir):
             continue
         try:
-            listed = git.worktrees(base.location)
+            listed = git.worktrees(base.root)
         except git.GitFailed:
             continue
         roots = {location.root for location in listed}

@@ -35,6 +35,8 @@ def frequencies(text: str) -> tuple[Counter[str], int]:
 
 @lru_cache(maxsize=200_000)
 def _of_word(word: str) -> tuple[str, ...]:
+    if word.islower() and word.isalpha() and word.isascii():  # one plain word, the common case
+        return (word,) if len(word) <= _LONGEST else ()
     whole = word.strip("_")
     split = whole
     for pattern in _SPLITS:

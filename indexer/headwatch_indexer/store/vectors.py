@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pgvector import HalfVector
+from pgvector.psycopg import register_vector
 from psycopg import sql
 
 from headwatch_indexer.errors import HeadwatchError
@@ -75,18 +77,16 @@ class VectorQueue:
 
     def save(self, rows: Sequence[tuple[int, Sequence[float]]]) -> int:
         """Store vectors of contents that `next` handed out; returns how many are new."""
-        if not rows:
-            return 0
         conn = self._connection()
-        with translate(self._dsn):
-            return conn.execute(
+        with translate(self._dsn), conn.cursor() as cursor:
+            cursor.executemany(
                 _with_model("save", self._model_id),
-                {
-                    "contents": [content for content, _ in rows],
-                    "repositories": [self._repository[content] for content, _ in rows],
-                    "vectors": ["[" + ",".join(f"{x:.6g}" for x in vector) + "]" for _, vector in rows],
-                },
-            ).rowcount
+                [
+                    (self._repository[content], content, HalfVector(vector), content)
+                    for content, vector in rows
+                ],
+            )
+            return max(cursor.rowcount, 0)
 
     def bury(self, content_id: int, why: str, attempts: int = 3) -> None:
         """Give a content up for this model, with the reason."""
@@ -127,6 +127,7 @@ class VectorQueue:
     def _connection(self) -> Connection:
         if self._conn is None or self._conn.closed or self._conn.broken:
             self._conn = connect(self._dsn, name="headwatch embedder")
+            register_vector(self._conn)
             self._provisioned.clear()
         return self._conn
 

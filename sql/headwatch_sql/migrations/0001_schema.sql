@@ -421,7 +421,7 @@ begin
     end if;
     execute format('create index on %I (term_id, content_id) include (tf, length, tenant_id)', partition);
     execute format('alter table posting attach partition %I for values in (%s)', partition, repository);
-    execute format('analyze %I', partition);
+    execute format('analyze %I, parse, symbol, chunk, content, term', partition);
 end $$;
 comment on function headwatch.attach_repository(bigint) is
     'Index a filled posting partition and attach it (first index: fill, then build).';

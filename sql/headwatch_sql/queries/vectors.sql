@@ -37,11 +37,10 @@ where exists (select from visible v where v.content_id = c.id)
 on conflict do nothing
 
 -- name: save
--- Vectors of contents that still exist.
+-- The vector of a content that still exists.
 insert into {vectors} (repository_id, content_id, embedding)
-select k.repository_id, k.content_id, k.vector::halfvec
-from unnest(%(repositories)s::bigint[], %(contents)s::bigint[], %(vectors)s::text[]) as k (repository_id, content_id, vector)
-where exists (select from content c where c.id = k.content_id)
+select %s, %s, %s
+where exists (select from content c where c.id = %s)
 on conflict do nothing
 
 -- name: bury

@@ -1,0 +1,58 @@
+"""The indexer child as main sees it: started when it is needed, started again when it dies."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import structlog
+
+from headwatch.child import Child, ChildDied
+
+log = structlog.get_logger()
+Message = dict[str, Any]
+
+_JOB_TIMEOUT_S = 24 * 3600.0  # a first index of a huge repository
+
+
+class IndexerHandle:
+    """Sends jobs to the indexer process; safe from several threads."""
+
+    def __init__(self, dsn: str, host: str) -> None:
+        self._open = {"op": "open", "dsn": dsn, "host": host}
+        self._child: Child | None = None
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.pid if self._child is not None and self._child.alive else None
+
+    def start(self) -> None:
+        self._running()
+
+    def reconcile(self, worktree: int, *, full: bool, degraded: str | None) -> Message:
+        """Run one pass; its error, and the child's death, come back under "error"."""
+        job = {"op": "reconcile", "worktree": worktree, "full": full, "degraded": degraded}
+        try:
+            return self._running().request(job, timeout_s=_JOB_TIMEOUT_S)
+        except ChildDied:
+            return {"error": "the indexer process died", "hint": "it is started again", "again": True}
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            if self._child is not None:
+                self._child.stop()
+
+    def _running(self) -> Child:
+        with self._lock:
+            if self._child is None or not self._child.alive:
+                if self._stopped:
+                    raise ChildDied("the indexer was stopped")
+                if self._child is not None:
+                    log.warning("indexer started again")
+                self._child = Child("headwatch.worker")
+                self._child.start()
+                self._child.request(self._open, timeout_s=60.0)
+            return self._child
