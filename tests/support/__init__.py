@@ -1,0 +1,1 @@
+"""Real parts that tests share: repositories and database servers."""
