@@ -79,19 +79,19 @@ class DatabaseActions:
             transitions = store.transitions(conn)
             entries = []
             for row in rows:
-                live_head, _ = status.live(row)
+                now = status.live(row)
                 state, reason = (
-                    status.with_daemon(row, live_head) if self._engine else status.without_daemon(row)
+                    status.with_daemon(row, now[0]) if self._engine else status.without_daemon(row)
                 )
                 entry = status.worktree(
-                    row, state, reason, live_head, waiting.get(row.id, 0), transitions.get(row.id)
+                    row, state, reason, now, waiting.get(row.id, 0), transitions.get(row.id)
                 )
                 if (problem := load_rules(row.root).problem) is not None:
                     entry["reason"] = problem if reason is None else f"{reason}; {problem}"
                 entries.append((row.repository_id, entry))
             owners = {owner for owner, _ in entries}
             repositories = [r for r in store.repositories(conn) if r.id in owners]
-            answer = {
+            answer: Answer = {
                 "version": __version__,
                 "daemon": {"running": False},
                 "state": status.overall(entries),

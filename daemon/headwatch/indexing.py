@@ -7,11 +7,12 @@ from typing import Any
 
 import structlog
 
-from headwatch.child import Child, ChildDied
+from headwatch.child import Child, ChildDied, RequestFailed
 
 log = structlog.get_logger()
 Message = dict[str, Any]
 
+_AGAIN = ("Moving", "Unavailable")  # the same pass may work in a moment
 _JOB_TIMEOUT_S = 24 * 3600.0  # a first index of a huge repository
 
 
@@ -36,8 +37,10 @@ class IndexerHandle:
         job = {"op": "reconcile", "worktree": worktree, "full": full, "degraded": degraded}
         try:
             return self._running().request(job, timeout_s=_JOB_TIMEOUT_S)
-        except ChildDied:
-            return {"error": "the indexer process died", "hint": "it is started again", "again": True}
+        except ChildDied as exc:
+            return {"error": exc.message, "again": True}
+        except RequestFailed as exc:
+            return {"error": exc.message, "again": exc.kind in _AGAIN}
 
     def stop(self) -> None:
         with self._lock:

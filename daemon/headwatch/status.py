@@ -91,15 +91,16 @@ def worktree(
     row: WorktreeRow,
     state: str,
     reason: str | None,
-    live_head: str | None,
+    now: tuple[str | None, str | None],
     pending: int,
     transition: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """One worktree as `status` shows it."""
+    """One worktree as `status` shows it; `now` is git's own (head, branch)."""
+    live_head, live_branch = now
     text_fresh = state in ("fresh", "degraded") and live_head == row.indexed_head and row.generation > 0
     return {
         "root": row.root,
-        "branch": row.branch,
+        "branch": row.branch if row.generation else live_branch,
         "state": state,
         "reason": reason,
         "live_head": live_head,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from headwatch.parent import serve
 from headwatch_indexer import git, pipeline, store
-from headwatch_indexer.errors import HeadwatchError
 from headwatch_indexer.pipeline import Workspace
-from headwatch_indexer.snapshot import Moving, RootMissing
+from headwatch_indexer.snapshot import RootMissing
 from headwatch_indexer.store.content import Terms
 
 Message = dict[str, Any]
@@ -65,36 +64,16 @@ class Indexer:
         return self._conn
 
 
-def _answering(job: Callable[[Message], Message]) -> Callable[[Message], Message]:
-    def answer(message: Message) -> Message:
-        try:
-            return job(message)
-        except HeadwatchError as exc:
-            return {
-                "error": exc.message,
-                "hint": exc.hint,
-                "exit_code": exc.exit_code,
-                "again": isinstance(exc, (Moving, store.Unavailable)),
-            }
-
-    return answer
-
-
 def main(fd: int) -> None:
     """Serve jobs over an inherited socket until the parent is gone. The first message opens the database."""
-    from headwatch.child import serve
-
     indexer: list[Indexer] = []
 
     def opened(message: Message) -> Message:
         indexer.append(Indexer(message["dsn"], message["host"]))
         return {"pid": os.getpid()}
 
-    def reconcile(message: Message) -> Message:
-        return _answering(indexer[0].reconcile)(message)
-
     try:
-        serve(fd, {"open": opened, "reconcile": reconcile})
+        serve(fd, {"open": opened, "reconcile": lambda message: indexer[0].reconcile(message)})
     finally:
         for one in indexer:
             one.close()

@@ -10,7 +10,7 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from headwatch_indexer import store
-from headwatch_indexer.errors import WrongUsage
+from headwatch_indexer.errors import NotFresh
 from headwatch_indexer.mutability import classify
 from headwatch_indexer.records import RepositoryRules
 from headwatch_indexer.symbols import decode
@@ -223,7 +223,7 @@ def worktree_proof(
 def require_indexed(worktree: store.WorktreeRow) -> None:
     """Raise when nothing was ever indexed: an empty list would say that nothing is there."""
     if worktree.generation == 0:
-        raise WrongUsage(
+        raise NotFresh(
             f"{worktree.root} is not indexed yet ({worktree.reason or worktree.state})",
             hint=f"try: headwatch wait {worktree.root}",
         )

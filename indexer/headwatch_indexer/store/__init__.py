@@ -1,6 +1,6 @@
 """The only place that runs queries; one transaction a call."""
 
-from headwatch_indexer.store.apply import Applied, Application, apply
+from headwatch_indexer.store.apply import Application, Applied, apply
 from headwatch_indexer.store.catalog import (
     RepositoryRow,
     WorktreeRow,

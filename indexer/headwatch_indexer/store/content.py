@@ -114,7 +114,7 @@ def add_postings(conn: Connection, repository_id: int, contents: Sequence[int], 
     """Write the postings of new contents; a fresh partition is indexed and attached after it is filled."""
     if contents:
         conn.execute(
-            sql.SQL(_SQL["add_postings"].decode()).format(  # type: ignore[arg-type]  # a constant of this project
+            sql.SQL(_SQL["add_postings"].decode()).format(
                 partition=sql.Identifier(f"posting_r{repository_id}")
             ),
             {"contents": list(contents)},

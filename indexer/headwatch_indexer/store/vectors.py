@@ -82,7 +82,7 @@ class VectorQueue:
             cursor.executemany(
                 _with_model("save", self._model_id),
                 [
-                    (self._repository[content], content, HalfVector(vector), content)
+                    (self._repository[content], content, HalfVector(list(vector)), content)
                     for content, vector in rows
                 ],
             )
@@ -136,6 +136,6 @@ def _with_model(query: str, model_id: int) -> sql.Composed:
     """Put a model's table into a query; the id is a number from the database."""
     if not isinstance(model_id, int):
         raise HeadwatchError(f"not a model id: {model_id!r}", hint="select * from headwatch.active_model()")
-    return sql.SQL(_SQL[query].decode()).format(  # type: ignore[arg-type]  # a constant of this project
+    return sql.SQL(_SQL[query].decode()).format(
         vectors=sql.Identifier(f"code_vector_m{model_id}")
     )
