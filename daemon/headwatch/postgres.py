@@ -67,7 +67,8 @@ def external(database_url: str) -> Database:
 def keep_up(home: Path, on: bool) -> None:
     """Set or clear the mark that lets the embedded server stay up when the daemon stops."""
     if on:
-        (home / "postgres.keep").touch(mode=0o600)
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (home / "postgres.keep").write_bytes(b"")
     else:
         (home / "postgres.keep").unlink(missing_ok=True)
 
@@ -151,7 +152,7 @@ class EmbeddedServer:
 
     def _adopt(self) -> bool:
         """Take over a server that runs; one that is about to end is seen through to its end."""
-        found = postmaster.find(self.data)
+        found = postmaster.find(self.data) or postmaster.find_starting(self.data)
         if found is None:
             return False
         if found.status == "stopping":
@@ -161,7 +162,7 @@ class EmbeddedServer:
             self._wait_until_ready(found.pid)
             self._set_up()
         except Unreachable:
-            if postmaster.dead(found.pid):  # it was killed a moment ago
+            if postmaster.ended(found.pid, timeout_s=5):  # it was killed a moment ago
                 return False
             raise
         return True
@@ -171,6 +172,8 @@ class EmbeddedServer:
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.home / "postgres.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
+            if os.geteuid() == 0:  # in the home of a user, who must be able to lock it later
+                os.fchown(descriptor, self.home.stat().st_uid, self.home.stat().st_gid)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
@@ -241,12 +244,8 @@ class EmbeddedServer:
             if found and found.status == "ready":
                 return
             time.sleep(0.02)
-        how = (
-            "stopped while it started"
-            if postmaster.dead(pid)
-            else f"did not start in {self._start_timeout_s:g} s"
-        )
-        raise failure(f"the embedded Postgres of {self.home} {how}", self._log_tail(), self.folder)
+        how = "ended as" if postmaster.dead(pid) else f"needs more than {self._start_timeout_s:g} s when"
+        raise failure(f"the embedded Postgres of {self.home} {how} it starts", self._log_tail(), self.folder)
 
     def _log_tail(self) -> str:
         logs = [self.folder / "start.log", *(self.data / "log").glob("*.log")]

@@ -1,8 +1,8 @@
 """The postmaster process of one data directory: is it alive, start it, stop it.
 
-Postgres refuses to run as root. Under root it runs as the owner of an existing data directory, else as the
-system user `pgserver`, who is made when missing and gets the x bit alone (traversal, not listing) on the
-parents of what it has to reach.
+Postgres refuses to run as root. Under root it runs as the owner of the data directory or the home, and where
+that is root as the system user `pgserver`, who is made when missing and gets the x bit alone (traversal, not
+listing) on the parents of what it has to reach.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -63,11 +64,12 @@ def binary(name: str) -> Path:
 
 
 def account_for(data: Path) -> Account | None:
-    """Choose whom to run as for this data directory; None for ourselves."""
+    """Choose whom to run as for <home>/postgres/data; None for ourselves."""
     if os.geteuid() != 0:
         return None
-    if data.exists() and data.stat().st_uid != 0:
-        return Account(data.stat().st_uid, data.stat().st_gid)
+    for place in (data, *data.parents[:2]):
+        if place.exists() and place.stat().st_uid != 0:
+            return Account(place.stat().st_uid, place.stat().st_gid)
     entry = _system_user()
     return Account(entry.pw_uid, entry.pw_gid)
 
@@ -153,11 +155,19 @@ def find(data: Path) -> PidFile | None:
     return found if found and alive(data, found.pid, found.started) else None
 
 
+def find_starting(data: Path) -> PidFile | None:
+    """Return a process that was launched for this data directory and may not have written its pid file yet."""
+    for process in psutil.process_iter(["cmdline", "create_time"]):
+        if (process.info["cmdline"] or [])[-2:] == ["-D", str(data)]:
+            return PidFile(process.pid, int(process.info["create_time"]), socket_dir="", status="")
+    return None
+
+
 def clear_stale(data: Path, socket_dir: Path, cluster: str, timeout_s: float = 10) -> None:
     """After a postmaster was killed: end what it left running, then remove its locks.
 
-    Call only when `find` sees no postmaster. A backend that is busy outlives its postmaster; a new one over
-    the same files would corrupt them.
+    Call only when neither `find` nor `find_starting` sees one. A backend that is busy outlives its postmaster;
+    a new one over the same files would corrupt them.
     """
     for sign in (signal.SIGQUIT, signal.SIGKILL):
         for orphan in _orphans(cluster):
@@ -177,11 +187,18 @@ def stop(data: Path, timeout_s: float) -> None:
         return
     for sign in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
         _signal(found.pid, sign)
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            if not alive(data, found.pid, found.started):
-                return
-            time.sleep(_POLL_S)
+        if ended(found.pid, timeout_s):
+            return
+
+
+def ended(pid: int, timeout_s: float) -> bool:
+    """Wait for a process to end; false if it is still there."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if dead(pid):
+            return True
+        time.sleep(_POLL_S)
+    return False
 
 
 def _run(command: Sequence[str], account: Account | None) -> subprocess.CompletedProcess[str]:
@@ -204,12 +221,14 @@ def _run(command: Sequence[str], account: Account | None) -> subprocess.Complete
 
 
 def _orphans(cluster: str) -> Iterator[int]:
-    """Find living processes of a cluster by their titles, which every account may read."""
-    for process in psutil.process_iter(["name", "cmdline"]):
+    """Find what lives of a cluster without its postmaster, by the titles, which every account may read."""
+    for process in psutil.process_iter(["name", "cmdline", "ppid"]):
         seen = process.info
         title = " ".join(seen["cmdline"] or ())  # a zombie has none
         if seen["name"] == "postgres" and title.startswith(f"postgres: {cluster}: "):
-            yield process.pid
+            with suppress(psutil.Error):
+                if psutil.Process(seen["ppid"]).name() != "postgres":  # a dead parent hands over to init
+                    yield process.pid
 
 
 def _signal(pid: int, sign: signal.Signals) -> None:

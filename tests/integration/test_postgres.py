@@ -264,6 +264,7 @@ def test_printed_dsn_works_from_psql(embedded_database: Database, form: str) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.usefixtures("embedded_database")  # loads every module that the other user may be unable to read
 def test_works_as_a_normal_user(home: Path) -> None:
     """A normal user's server is that user's, opens no folder, and stays theirs when root starts it."""
     home.chmod(0o711)
@@ -303,6 +304,16 @@ def test_failed_start_tells_the_reason(embedded: EmbeddedServer) -> None:
     with pytest.raises(Unreachable, match="no_such_library") as caught:
         embedded.start()
     assert "log" in caught.value.hint
+
+
+def test_slow_start_is_told_and_then_adopted(home: Path) -> None:
+    """A start that takes too long is unreachable for now; the next one finds the server."""
+    with pytest.raises(Unreachable, match="needs more than 0 s"):
+        EmbeddedServer(home, settings=FAST, start_timeout_s=0).start()
+    embedded = EmbeddedServer(home, settings=FAST)
+    pid = embedded.pid
+    embedded.start()
+    assert pid in (None, embedded.pid)
 
 
 def test_home_that_cannot_be_made(tmp_path: Path) -> None:
