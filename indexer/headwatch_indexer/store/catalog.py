@@ -53,7 +53,8 @@ class WorktreeRow:
 
     @property
     def location(self) -> Location:
-        return Location(self.root, self.git_dir, self.common_dir, self.object_format)
+        bare = self.root == self.git_dir  # the git dir of a checkout is never its root
+        return Location(self.root, self.git_dir, self.common_dir, self.object_format, bare)
 
 
 def ensure_tenant(conn: Connection) -> None:
