@@ -115,7 +115,7 @@ class Inbox:
             deadline = pending.deadline()
             if deadline is None or deadline > now:
                 continue
-            assert pending.first_at is not None  # noqa: S101  (a deadline says so)
+            assert pending.first_at is not None
             reasons = frozenset(pending.reasons | ({"held"} if pending.held is not None else set()))
             paths = None if pending.rescan else frozenset(pending.paths)
             pending.flight = Batch(worktree, paths, reasons, pending.first_at)
