@@ -109,6 +109,7 @@ class RepositoryRules:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     languages: Mapping[str, str] = field(default_factory=dict)  # glob → language
+    only_languages: tuple[str, ...] = ()  # files of other languages are left out; () means all
     immutable_core: tuple[str, ...] = ()
     transient_diff: tuple[str, ...] = ()
     problem: str | None = None  # "path:line: what" when the file is malformed; then all else is default

@@ -111,10 +111,12 @@ def _interpret(table: Mapping[str, object]) -> RepositoryRules:
             raise _Malformed(
                 name, f"unknown key {name}; known are include, exclude, languages and [mutability]"
             )
+    languages, only = _languages(table.get("languages", {}))
     return RepositoryRules(
         include=_globs(table, "include"),
         exclude=_globs(table, "exclude"),
-        languages=_languages(table.get("languages", {})),
+        languages=languages,
+        only_languages=only,
         immutable_core=_globs(mutability, "immutable_core"),
         transient_diff=_globs(mutability, "transient_diff"),
     )
@@ -132,12 +134,12 @@ def _globs(table: Mapping[str, object], name: str) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _languages(value: object) -> Mapping[str, str]:
-    """Take a table glob → language, or a list of languages: each is then its own key and value."""
+def _languages(value: object) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """Take a table glob → language, or a list of the only languages to index."""
     if isinstance(value, list) and all(isinstance(name, str) and name for name in value):
-        return {name: name for name in value}
+        return {}, tuple(value)
     if isinstance(value, dict) and all(isinstance(name, str) and name for name in value.values()):
-        return dict(value)
+        return dict(value), ()
     raise _Malformed("languages", "languages must be a table of glob = language, or a list of languages")
 
 

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Collection
 from functools import lru_cache
 
+from headwatch_indexer.languages import language_of
 from headwatch_indexer.records import RepositoryRules
 from headwatch_indexer.rules import matches
 
@@ -82,6 +83,8 @@ def path_reason(path: bytes, rules: RepositoryRules) -> str | None:
     if rules.exclude and matches(rules.exclude, path):
         return "excluded"
     if rules.include and not matches(rules.include, path):
+        return "excluded"
+    if rules.only_languages and language_of(path, rules) not in rules.only_languages:
         return "excluded"
     return None
 

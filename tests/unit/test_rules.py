@@ -39,6 +39,12 @@ transient_diff = ["scratch/**"]
     )
 
 
+def test_languages_may_be_a_list(tmp_path: Path) -> None:
+    """A list names the only languages that are indexed."""
+    (tmp_path / ".headwatch.toml").write_text('languages = ["python", "go"]\n')
+    assert load_rules(str(tmp_path)) == RepositoryRules(only_languages=("python", "go"))
+
+
 @pytest.mark.parametrize(
     ("text", "line", "word"),
     [

@@ -86,3 +86,12 @@ def test_rules_exclude_and_include() -> None:
     assert reason(b"src/x/a.min.js", rules=rules) == "excluded"
     assert reason(b"tests/a.py", rules=rules) == "excluded"
     assert path_reason(b"src/.env", rules) == "secret"
+
+
+def test_only_listed_languages_are_in_scope() -> None:
+    """A list of languages leaves the others out."""
+    rules = RepositoryRules(only_languages=("python", "markdown"))
+    assert reason(b"a.py", rules=rules) is None
+    assert reason(b"README.md", rules=rules) is None
+    assert reason(b"a.go", rules=rules) == "excluded"
+    assert reason(b"notes", rules=rules) == "excluded"
