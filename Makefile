@@ -33,7 +33,7 @@ types: $(VENV)/installed
 check: lint types test
 
 bench: $(VENV)/installed
-	$(BIN)/pytest tests/benchmarks -s -p no:randomly
+	$(BIN)/pytest tests/benchmarks -s -p no:randomly -o python_files="bench_*.py"
 
 clean:
 	rm -rf $(VENV) dist build
