@@ -37,12 +37,17 @@ def main(fd: int) -> None:
     if opening is None or opening.op != "open":
         return
     started = time.monotonic()
+    loading = threading.Event()
+    loading.set()
+    threading.Thread(target=_leave_while, args=(parent, loading), name="leave", daemon=True).start()
     try:
         encoder = _load(opening.message)
     except HeadwatchError as exc:
         parent.notify({"exiting": "refused"})
         opening.fail(exc)
         return
+    finally:
+        loading.clear()
     facts = {
         "name": encoder.name,
         "revision": encoder.revision,
@@ -172,6 +177,13 @@ class _Worker:
             return self._queue.pending()
         except Unreachable:
             return None  # the next step says so
+
+
+def _leave_while(parent: Parent, loading: threading.Event) -> None:
+    """End this process when its parent says so while the model is being loaded, which takes seconds."""
+    parent.exiting.wait()
+    if loading.is_set():
+        os._exit(0)
 
 
 def _load(settings: Message) -> Encoder:
