@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import TypeVar
 
 from headwatch_indexer import languages, plan, reflog, store, symbols
 from headwatch_indexer.objects import Objects, open_objects
-from headwatch_indexer.records import Parsed, RepositoryRules, Skipped, Snapshot, Transition
+from headwatch_indexer.records import Entry, Parsed, RepositoryRules, Skipped, Snapshot, Transition
 from headwatch_indexer.rules import load_rules
+from headwatch_indexer.scan import read_again
 from headwatch_indexer.snapshot import Moving, StatCache, take
 from headwatch_indexer.store.apply import lock_repository
 from headwatch_indexer.store.content import Key, ParseRow, Terms, add_postings
@@ -121,9 +123,9 @@ def _write(
             )
     written = _parse_unknown(conn, worktree, difference, snapshot, objects, terms)
     unusable = {
-        want.entry.path: Skipped(want.entry.path, row.status, want.entry.size)
+        want.entry.path: Skipped(want.entry.path, reason_to_skip, want.entry.size)
         for want in difference.write
-        if (row := written.parses[want.entry.blob_oid, want.language]).status not in ("ok", "partial")
+        if (reason_to_skip := written.problem(want))
     }
     write = [
         (
@@ -193,6 +195,13 @@ class _Written:
     reused: int = 0
     rows: int = 0
 
+    def problem(self, want: plan.Wanted) -> str | None:
+        """Say why a file is not indexed; None when it is."""
+        row = self.parses.get((want.entry.blob_oid, want.language))
+        if row is None:
+            return "missing object"
+        return None if row.status in ("ok", "partial") else row.status
+
 
 def _parse_unknown(
     conn: store.Connection,
@@ -203,15 +212,15 @@ def _parse_unknown(
     terms: Terms,
 ) -> _Written:
     """Parse what no worktree of the repository has shown before; everything else is there already."""
-    sizes = {(w.entry.blob_oid, w.language): w.entry.size for w in difference.write}
-    known = store.known_parses(conn, worktree.repository_id, list(sizes), symbols.PARSER_VERSION)
+    entries = {(w.entry.blob_oid, w.language): w.entry for w in difference.write}
+    known = store.known_parses(conn, worktree.repository_id, list(entries), symbols.PARSER_VERSION)
     written = _Written(parses=known)
-    unknown = [key for key in sizes if key not in known]
+    unknown = {key: entry for key, entry in entries.items() if key not in known}
     if not unknown:
         return written
     row = conn.execute("select provision_repository(%s)", (worktree.repository_id,)).fetchone()
     fresh = row is not None and row[0] is not None
-    for batch in _ahead(_batches(unknown, snapshot, objects)):
+    for batch in _ahead(_batches(unknown, worktree, snapshot, objects)):
         added = store.add_parses(conn, worktree.repository_id, batch, symbols.PARSER_VERSION, terms)
         written.parses.update(added.parses)
         written.contents.extend(added.new_contents)
@@ -223,26 +232,39 @@ def _parse_unknown(
 
 
 def _batches(
-    keys: Sequence[Key], snapshot: Snapshot, objects: Objects
+    unknown: Mapping[Key, Entry], worktree: store.WorktreeRow, snapshot: Snapshot, objects: Objects
 ) -> Iterator[list[tuple[str, int, Parsed]]]:
     batch: list[tuple[str, int, Parsed]] = []
     size = 0
-    for oid, language in keys:
-        content = snapshot.contents.get(oid)
+    for (oid, language), entry in unknown.items():
+        content = _content(entry, worktree, snapshot, objects)
         if content is None:
-            content = objects.read(oid)
-        if content is None:
-            parsed = Parsed(language, "missing object", "")
-            content = b""
-        else:
-            parsed = symbols.parse(content, language)
-        batch.append((oid, len(content), parsed))
+            continue
+        batch.append((oid, len(content), symbols.parse(content, language)))
         size += len(content)
         if size >= _BATCH_BYTES:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _content(entry: Entry, worktree: store.WorktreeRow, snapshot: Snapshot, objects: Objects) -> bytes | None:
+    """Find an entry's content: read in this pass, in git, or else on disk.
+
+    None for what git was promised and does not have. Raises Moving when uncommitted content is another by now.
+    """
+    content = snapshot.contents.get(entry.blob_oid)
+    if content is None:
+        content = objects.read(entry.blob_oid)
+    if content is None and not worktree.location.bare:
+        content = read_again(worktree.location, entry.path, entry.blob_oid)
+        if content is None and entry.dirty:
+            raise Moving(
+                f"{os.fsdecode(entry.path)} in {worktree.root} changed while it was indexed",
+                hint="it is looked at again by itself; just wait",
+            )
+    return content
 
 
 def _cursor(stored: object) -> reflog.Cursor | None:

@@ -57,11 +57,17 @@ def compare(
     Rows of paths that could not be looked at (`snapshot.unknown`) stay as they are. Files whose rows come
     from another parser version are written again.
     """
+    unknown_folders = tuple(path for path in snapshot.unknown if path.endswith(b"/"))
+    blind = b"./" in unknown_folders  # the root itself could not be listed
+
+    def unknown(path: bytes) -> bool:
+        return blind or path in snapshot.unknown or path.startswith(unknown_folders)
+
     write: list[Wanted] = []
-    kept: set[bytes] = set(snapshot.unknown)
+    found: set[bytes] = set()
     for want in wanted:
         entry = want.entry
-        kept.add(entry.path)
+        found.add(entry.path)
         row = rows.get(entry.path)
         if (
             row is None
@@ -71,11 +77,9 @@ def compare(
             write.append(want)
     return Difference(
         write=tuple(write),
-        remove=tuple(path for path in rows if path not in kept),
+        remove=tuple(path for path in rows if path not in found and not unknown(path)),
         skip=tuple(s for path, s in snapshot.skipped.items() if skipped.get(path) != s),
-        unskip=tuple(
-            path for path in skipped if path not in snapshot.skipped and path not in snapshot.unknown
-        ),
+        unskip=tuple(path for path in skipped if path not in snapshot.skipped and not unknown(path)),
     )
 
 
