@@ -86,7 +86,7 @@ def expect(root: str | os.PathLike[str]) -> Expected:
         shown = path.decode(errors="backslashreplace")
         lines = text.split("\n")
         parsed = _parsed(content, language)
-        expected.files[shown] = oid
+        expected.files[path] = oid
         expected.chunks.update(chunk.text for chunk in parsed.chunks)
         expected.rows.update(
             Row(shown, s.qualname, s.kind, s.start_line, s.end_line,

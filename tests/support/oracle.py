@@ -27,12 +27,14 @@ Root = str | os.PathLike[str]
 Source = str | psycopg.Connection[Any]  # a DSN, or a connection outside of any transaction
 
 _ROWS = b"""
-    select s.path, s.qualname, s.kind, s.start_line, s.end_line, s.content, s.blob_oid
+    select s.path, s.qualname, s.kind, s.start_line, s.end_line, s.content, s.blob_oid, s.path_bytes
     from headwatch.live_symbol s join headwatch.worktree w on w.id = s.worktree_id
     where w.root = %s
 """
 _FILES = b"""
-    select f.path, f.blob_oid from headwatch.file f join headwatch.worktree w on w.id = f.worktree_id where w.root = %s
+    select coalesce(f.path_bytes, convert_to(f.path, 'utf8')), f.blob_oid
+    from headwatch.file f join headwatch.worktree w on w.id = f.worktree_id
+    where w.root = %s
 """
 _CHUNKS = b"""
     select t.text, v.n from headwatch.visible v join headwatch.worktree w on w.id = v.worktree_id
@@ -71,10 +73,10 @@ def expected_rows(root: Root) -> set[Row]:
 def live_rows(source: Source, root: Root) -> set[Row]:
     """List the symbols that readers see in a worktree; fails when one is there twice."""
     with _reading(source) as conn:
-        found = [Row(*row) for row in conn.execute(_ROWS, (os.path.realpath(root),)).fetchall()]
+        found = conn.execute(_ROWS, (os.path.realpath(root),)).fetchall()
     twice = [row for row, n in Counter(found).items() if n > 1]
-    assert not twice, f"{_name(twice[0])} is there more than once"
-    return {*found}
+    assert not twice, f"{twice[0]} is there more than once"
+    return {Row(*row[:-1]) for row in found}
 
 
 def difference(live: Collection[Row], expected: Collection[Row]) -> str | None:
