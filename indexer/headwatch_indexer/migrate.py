@@ -6,6 +6,7 @@ import psycopg
 from psycopg import sql
 
 from headwatch_indexer.errors import HeadwatchError
+from headwatch_indexer.store.connection import translate
 from headwatch_sql import migrations
 
 _LOCK = 0x6865_6164_7761_7463  # "headwatc"
@@ -49,27 +50,29 @@ def migrate(dsn: str) -> int:
     """Apply what is missing, each migration in one transaction that takes an advisory lock first.
 
     `dsn` logs in as the objects' owner. Returns the schema version. Raises SchemaMismatch when the database is
-    newer than this code.
+    newer than this code, Refused when its login may not make what is needed, or pgvector is missing.
     """
-    with psycopg.connect(dsn, autocommit=True) as conn:
+    with translate(dsn), psycopg.connect(dsn, autocommit=True) as conn:
         if (found := version(conn)) > known():
             require(conn)
         for number, statements in migrations():
-            if number <= found:
-                continue
-            with conn.transaction():
-                conn.execute(sql.SQL("set local lock_timeout = {}").format(f"{_TRY_LOCK_S}s"))
-                conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
-                if version(conn) >= number:  # another process was first
-                    continue
-                conn.execute(statements)
-                conn.execute(_version_function(number))
+            if number > found:
+                _apply(conn, number, statements)
         return version(conn)
+
+
+def _apply(conn: psycopg.Connection[tuple[object, ...]], number: int, statements: bytes) -> None:
+    with conn.transaction():
+        conn.execute(sql.SQL("set local lock_timeout = {}").format(f"{_TRY_LOCK_S}s"))
+        conn.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+        if version(conn) < number:  # else another process was first
+            conn.execute(statements)
+            conn.execute(_version_function(number))
 
 
 def _version_function(number: int) -> sql.Composed:
     """Record the version in a function: a table would need a tenant, which a schema has not."""
     return sql.SQL(
         "create or replace function headwatch.schema_version() returns int language sql immutable parallel safe "
-        "as {body}; comment on function headwatch.schema_version() is 'The number of the last migration applied.'"
-    ).format(body=sql.Literal(f"select {number}"))
+        "return {body}; comment on function headwatch.schema_version() is 'The number of the last migration applied.'"
+    ).format(body=sql.Literal(number))

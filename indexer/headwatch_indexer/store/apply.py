@@ -75,6 +75,8 @@ def apply(conn: Connection, change: Application) -> Applied:
         "old": old,
         "new": new,
     }
+    came: list[int] = []
+    gone: list[int] = []
     if old or new:
         moved = conn.execute(_SQL["move_visibility"], values).fetchone()
         came, gone = (moved[0] or [], moved[1] or []) if moved else ([], [])
@@ -109,6 +111,7 @@ def apply(conn: Connection, change: Application) -> Applied:
             "dirty_digest": change.dirty_digest,
             "dirty_files": change.dirty_files,
             "files": len(new) - len(old),
+            "contents": len(came) - len(gone),
             "state": change.state,
             "reason": change.reason,
             "cursor": None if change.reflog_cursor is None else Jsonb(change.reflog_cursor),

@@ -141,6 +141,7 @@ def mark(
 def forget_worktree(conn: Connection, worktree_id: int, *, purge: bool = False) -> None:
     """Retire a worktree with its rows; `purge` drops its repository too when that was its last worktree."""
     with translate(), conn.transaction():
+        conn.execute(_SQL["lock_repository_of"], {"id": worktree_id})
         row = conn.execute(_SQL["retire"], {"id": worktree_id}).fetchone()
         if purge and row and row[1] == 0:
             conn.execute("select drop_repository(%s)", (row[0],))

@@ -89,7 +89,7 @@ def add_parses(
             "repository_id": repository_id,
             "oids": [oid for oid, _, _ in batch],
             "sizes": [size for _, size, _ in batch],
-            "texts": [parsed.text for _, _, parsed in batch],
+            "sources": [parsed.text.encode() for _, _, parsed in batch],
         },
     )
     rows = conn.execute(
@@ -147,17 +147,31 @@ def _add_symbols(
             s.doc,
             s.start_line,
             s.end_line,
-            s.start_offset,
-            s.end_offset,
+            start,
+            end,
             s.structural_hash,
             s.body_hash,
         )
         for oid, _, parsed in batch
-        for s in parsed.symbols
+        for s, (start, end) in zip(parsed.symbols, _byte_spans(parsed), strict=True)
     ]
     if rows:
         conn.execute(_SQL["add_symbols"], [repository_id, *map(list, zip(*rows, strict=True))])
     return len(rows)
+
+
+def _byte_spans(parsed: Parsed) -> list[tuple[int, int]]:
+    """Where each symbol starts and ends in the text's UTF-8, from its code points."""
+    spans = [(s.start_offset, s.end_offset) for s in parsed.symbols]
+    if parsed.text.isascii():
+        return spans
+    offsets: dict[int, int] = {}
+    characters = size = 0
+    for at in sorted({offset for span in spans for offset in span}):
+        size += len(parsed.text[characters:at].encode())
+        offsets[at] = size
+        characters = at
+    return [(offsets[start], offsets[end]) for start, end in spans]
 
 
 def _add_contents(

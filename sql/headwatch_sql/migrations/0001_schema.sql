@@ -1,15 +1,20 @@
 -- The first schema: every table under its contract name, with a tenant and a forced policy from the start.
 -- Runs as the objects' owner, which must not be a superuser (FORCE does not bind one).
 
-create schema if not exists headwatch;
-
 do $$
 begin
+    if to_regnamespace('headwatch') is null and not has_database_privilege(current_database(), 'create') then
+        raise exception 'login % may not create a schema in database %', current_user, current_database()
+            using hint = format('as an administrator of this server run: grant create on database %I to %I',
+                                current_database(), current_user), errcode = 'insufficient_privilege';
+    end if;
     if not exists (select from pg_extension where extname = 'vector') then
         raise exception 'extension "vector" is not installed in database %', current_database()
-            using hint = 'as an administrator of this server run: create extension vector';
+            using hint = 'as an administrator of this server, in this database, run: create extension vector';
     end if;
 end $$;
+
+create schema if not exists headwatch;
 
 -- Reader and writer roles; a login without CREATEROLE goes on without them and grants nothing.
 do $$
@@ -61,32 +66,38 @@ comment on table headwatch.tenant_access is
     'Login roles that may use a tenant; a tenant without rows here is open to every login of this database.';
 
 create function headwatch.tenant_open() returns boolean
-language sql stable parallel safe set search_path = headwatch, public, pg_temp as $$
-    select not exists (select from tenant_access)
-        or exists (select from tenant_access where login = session_user);
-$$;
+language plpgsql stable parallel safe set search_path = headwatch, public, pg_temp as $$
+begin
+    return not exists (select from tenant_access)
+        or exists (select from tenant_access a where a.login = session_user);
+end $$;
 comment on function headwatch.tenant_open() is 'Whether this session''s login may use the tenant it has set.';
 
-create function headwatch.protect(target regclass) returns void
+-- A partition belongs to one tenant: its policy asks once a statement, not once a row, which keeps scans of postings
+-- index-only.
+create function headwatch.protect(target regclass, only_tenant uuid default null) returns void
 language plpgsql set search_path = headwatch, public, pg_temp as $$
+declare
+    mine text := 'nullif(current_setting(''app.current_tenant_id'', true), '''')::uuid';
+    open text := case when target <> to_regclass('headwatch.tenant_access') then ' where headwatch.tenant_open()' end;
 begin
     execute format('alter table %s enable row level security', target);
     execute format('alter table %s force row level security', target);
-    execute format(
-        'create policy tenant on %s using '
-        '(tenant_id = (select nullif(current_setting(''app.current_tenant_id'', true), '''')::uuid) %s)',
-        target,
-        case when target::text like '%tenant_access' then '' else 'and (select headwatch.tenant_open())' end);
+    if only_tenant is null then
+        execute format('create policy tenant on %s using (tenant_id = (select %s%s))', target, mine, open);
+    else
+        execute format('alter table %s add check (tenant_id = %L::uuid)', target, only_tenant);
+        execute format('create policy tenant on %s using ((select %s = %L::uuid%s))', target, mine, only_tenant, open);
+    end if;
     perform grant_to_roles(target::text, 'select', 'select, insert, update, delete');
 end $$;
-comment on function headwatch.protect(regclass) is
+comment on function headwatch.protect(regclass, uuid) is
     'Put a table under the tenant policy, forced for its owner too, and grant it to the roles.';
-revoke all on function headwatch.protect(regclass) from public;
+revoke all on function headwatch.protect(regclass, uuid) from public;
 
 create function headwatch.current_tenant() returns uuid
-language sql stable parallel safe set search_path = headwatch, public, pg_temp as $$
-    select nullif(current_setting('app.current_tenant_id', true), '')::uuid;
-$$;
+language sql stable parallel safe
+return nullif(current_setting('app.current_tenant_id', true), '')::uuid;
 comment on function headwatch.current_tenant() is 'The tenant that this session has set, or NULL.';
 
 create table headwatch.repository (
@@ -141,6 +152,7 @@ create table headwatch.worktree (
     files int not null default 0,
     symbols int not null default 0,
     skipped int not null default 0,
+    contents int not null default 0,
     generation bigint not null default 0,
     state text not null default 'pending'
         check (state in ('fresh', 'pending', 'held', 'degraded', 'missing', 'unknown')),
@@ -187,11 +199,14 @@ create table headwatch.blob (
     repository_id bigint not null,
     oid text not null check (oid ~ '^([0-9a-f]{40}|[0-9a-f]{64})$'),
     size_bytes int not null,
-    text text not null,
+    source bytea not null,
     primary key (tenant_id, repository_id, oid),
     foreign key (tenant_id, repository_id) references headwatch.repository (tenant_id, id) on delete cascade
 );
-comment on table headwatch.blob is 'File content by git object id; text is decoded, empty where it is not indexed.';
+-- Stored as it is: a symbol is then read by its bytes alone, whatever the size of its file.
+alter table headwatch.blob alter column source set storage external;
+comment on table headwatch.blob is
+    'File content by git object id: source is the decoded text in UTF-8, empty where it is not indexed.';
 
 create table headwatch.parse (
     id bigint generated always as identity,
@@ -218,6 +233,7 @@ create table headwatch.symbol (
     blob_oid text not null,
     language text not null,
     name text not null,
+    name_key text collate "C" not null generated always as (lower(name collate "C")) stored,
     qualname text not null,
     kind text not null
         check (kind in ('function', 'method', 'class', 'interface', 'type', 'constant', 'module', 'section')),
@@ -225,16 +241,17 @@ create table headwatch.symbol (
     doc text not null,
     start_line int not null,
     end_line int not null,
-    start_offset int not null,
-    end_offset int not null,
+    start_byte int not null,
+    end_byte int not null,
     structural_hash text not null,
     body_hash text not null,
     primary key (tenant_id, parse_id, ordinal),
     foreign key (tenant_id, parse_id) references headwatch.parse (tenant_id, id) on delete cascade
 );
-create index symbol_name on headwatch.symbol (tenant_id, repository_id, lower(name collate "C"));
+-- A column, not an expression: lower() is not leakproof, so the policy would keep such an index from being used.
+create index symbol_name on headwatch.symbol (tenant_id, repository_id, name_key);
 comment on table headwatch.symbol is
-    'A definition found in a blob; offsets are code points of blob.text and cover whole lines.';
+    'A definition found in a blob; its whole lines are blob.source from start_byte (the first is 0) to before end_byte.';
 
 create table headwatch.content (
     id bigint generated always as identity,
@@ -345,7 +362,7 @@ create table headwatch.posting (
     tf smallint not null,
     length int not null
 ) partition by list (repository_id);
-comment on table headwatch.posting is 'Term → contents, one partition a repository; read index-only.';
+comment on table headwatch.posting is 'Term → contents, one partition a repository (posting_r<id>); read index-only.';
 
 create table headwatch.model (
     id int generated always as identity,
@@ -389,6 +406,12 @@ comment on table headwatch.setting is 'Configuration keys that the SQL functions
 select headwatch.protect(format('headwatch.%I', relname)::regclass)
 from pg_class where relnamespace = 'headwatch'::regnamespace and relkind in ('r', 'p');
 
+create function headwatch.one_at_a_time(name text) returns void
+language sql set search_path = headwatch, public, pg_temp as $$
+    select pg_advisory_xact_lock(0x6876, hashtext(name));
+$$;
+comment on function headwatch.one_at_a_time(text) is 'Let one transaction at a time make the object of a name.';
+
 -- Partitions are made standalone, get their policy, and are attached when their index is built.
 
 create function headwatch.provision_repository(repository bigint) returns text
@@ -397,16 +420,18 @@ declare
     partition text := format('posting_r%s', repository);
 begin
     if not exists (select from repository r where r.id = repository) then
-        raise exception 'repository % does not exist in this tenant', repository;
+        raise exception 'repository % does not exist in this tenant', repository
+            using hint = 'select id, name from headwatch.repository';
     end if;
-    if to_regclass('headwatch.' || partition) is null then
-        execute format('create table %I (like posting including defaults, check (repository_id = %s))',
-                       partition, repository);
-        execute format('alter table %I set (autovacuum_vacuum_insert_scale_factor = 0.05)', partition);
-        perform protect(format('headwatch.%I', partition)::regclass);
-        return partition;
+    perform one_at_a_time(partition);
+    if to_regclass('headwatch.' || partition) is not null then
+        return null;
     end if;
-    return null;
+    execute format('create table %I (like posting including defaults, check (repository_id = %s))', partition, repository);
+    execute format('alter table %I set (autovacuum_vacuum_insert_scale_factor = 0.05)', partition);
+    execute format('comment on table %I is %L', partition, format('Postings of repository %s.', repository));
+    perform protect(format('headwatch.%I', partition)::regclass, current_tenant());
+    return partition;
 end $$;
 comment on function headwatch.provision_repository(bigint) is
     'Make a repository''s posting partition, not yet attached, and return its name; NULL when it exists.';
@@ -417,9 +442,10 @@ declare
     partition text := format('posting_r%s', repository);
 begin
     if not exists (select from repository r where r.id = repository) then
-        raise exception 'repository % does not exist in this tenant', repository;
+        raise exception 'repository % does not exist in this tenant', repository
+            using hint = 'select id, name from headwatch.repository';
     end if;
-    execute format('create index on %I (term_id, content_id) include (tf, length, tenant_id)', partition);
+    execute format('create index on %I (term_id, content_id) include (tf, length)', partition);
     execute format('alter table posting attach partition %I for values in (%s)', partition, repository);
     execute format('analyze %I, parse, symbol, chunk, content, term', partition);
 end $$;
@@ -432,6 +458,7 @@ declare
     model_id int;
     parent text;
 begin
+    perform one_at_a_time('model');
     select m.id into model_id from model m where m.name = model_name and m.revision = model_revision;
     if model_id is null then
         insert into model (name, revision, dim, active)
@@ -442,6 +469,8 @@ begin
             'create table %I (tenant_id uuid not null default headwatch.current_tenant(), '
             'repository_id bigint not null, content_id bigint not null, embedding halfvec(%s) not null) '
             'partition by list (repository_id)', parent, model_dim);
+        execute format('comment on table %I is %L', parent,
+                       format('Vectors of model %s (%s), one partition a repository.', model_name, model_revision));
         perform protect(format('headwatch.%I', parent)::regclass);
     elsif (select m.dim from model m where m.id = model_id) <> model_dim then
         raise exception 'model % revision % has % dimensions, not %', model_name, model_revision,
@@ -460,24 +489,51 @@ declare
     dimensions int := (select m.dim from model m where m.id = model);
 begin
     if dimensions is null or not exists (select from repository r where r.id = repository) then
-        raise exception 'model % or repository % does not exist in this tenant', model, repository;
+        raise exception 'model % or repository % does not exist in this tenant', model, repository
+            using hint = 'select * from headwatch.model; select id, name from headwatch.repository';
     end if;
+    perform one_at_a_time(partition);
     if to_regclass('headwatch.' || partition) is not null then
         return;
     end if;
-    execute format('create table %I (like %I including defaults, primary key (content_id), '
+    execute format('create table %I (like %I including defaults, primary key (content_id, tenant_id), '
                    'check (repository_id = %s))', partition, parent, repository);
+    execute format('comment on table %I is %L', partition,
+                   format('Vectors of model %s for repository %s.', model, repository));
     execute format('alter table %I add foreign key (tenant_id, content_id) '
                    'references content (tenant_id, id) on delete cascade', partition);
-    if dimensions <= 4000 then
-        execute format('create index on %I using hnsw (embedding halfvec_cosine_ops) '
-                       'with (m = 16, ef_construction = 64)', partition);
-    end if;
-    perform protect(format('headwatch.%I', partition)::regclass);
+    perform protect(format('headwatch.%I', partition)::regclass, current_tenant());
     execute format('alter table %I attach partition %I for values in (%s)', parent, partition, repository);
 end $$;
 comment on function headwatch.provision_vectors(int, bigint) is
-    'Make a repository''s partition of a model''s vectors, with its HNSW index.';
+    'Make a repository''s partition of a model''s vectors; it is searched exactly until index_vectors has indexed it.';
+
+-- Filled first, indexed then: an HNSW index takes vectors in bulk five times faster than one by one.
+create function headwatch.index_vectors(model int, repository bigint) returns boolean
+language plpgsql security definer set search_path = headwatch, public, pg_temp as $$
+declare
+    partition text := format('code_vector_m%s_r%s', model, repository);
+    enough boolean;
+begin
+    if not exists (select from repository r where r.id = repository)
+        or not exists (select from model m where m.id = model and m.dim <= 4000)
+        or to_regclass('headwatch.' || partition) is null then
+        return false;
+    end if;
+    perform one_at_a_time(partition);
+    if to_regclass(format('headwatch.%s_hnsw', partition)) is not null then
+        return false;
+    end if;
+    execute format('select count(*) >= 5000 from (select from %I limit 5000) x', partition) into enough;
+    if enough then
+        execute format('create index %I on %I using hnsw (embedding halfvec_cosine_ops) '
+                       'with (m = 16, ef_construction = 64)', partition || '_hnsw', partition);
+    end if;
+    execute format('analyze %I', partition);
+    return enough;
+end $$;
+comment on function headwatch.index_vectors(int, bigint) is
+    'Build the HNSW index of a repository''s vectors, once there are so many that it is faster than an exact search.';
 
 create function headwatch.drop_repository(repository bigint) returns void
 language plpgsql security definer set search_path = headwatch, public, pg_temp as $$
@@ -500,12 +556,12 @@ comment on function headwatch.drop_repository(bigint) is 'Remove a repository wi
 
 revoke all on function headwatch.provision_repository(bigint), headwatch.attach_repository(bigint),
     headwatch.provision_model(text, text, int), headwatch.provision_vectors(int, bigint),
-    headwatch.drop_repository(bigint) from public;
+    headwatch.index_vectors(int, bigint), headwatch.drop_repository(bigint) from public;
 do $$
 begin
     if exists (select from pg_roles where rolname = 'headwatch_writer') then
         grant execute on function headwatch.provision_repository(bigint), headwatch.attach_repository(bigint),
             headwatch.provision_model(text, text, int), headwatch.provision_vectors(int, bigint),
-            headwatch.drop_repository(bigint) to headwatch_writer;
+            headwatch.index_vectors(int, bigint), headwatch.drop_repository(bigint) to headwatch_writer;
     end if;
 end $$;

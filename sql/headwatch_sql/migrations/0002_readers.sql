@@ -23,36 +23,69 @@ $$;
 comment on function headwatch.tokens(text) is
     'Lexical tokens of a text: each identifier of several parts whole, then every camelCase, snake_case and digit part.';
 
+-- Functions of one expression, and with their names resolved when they are made: the planner puts them into the query.
+
 create function headwatch.path_role(path text) returns text
-language sql immutable parallel safe as $$
-    select case
-        when path ~* '(^|/)(tests?|testing|__tests__|testdata|spec|specs|fixtures?)/'
-            or path ~ '(^|/)(test_[^/]*|conftest|[^/]*(_test|[._-]test|[._-]spec|_spec))\.[A-Za-z0-9]+$'
-            or path ~ '[a-z0-9]Tests?\.[A-Za-z]+$' then 'test'
-        when path ~* '(^|/)(examples?|demos?|samples?|tutorials?|benchmarks?|bench)/' then 'example'
-        when path ~* '(^|/)(vendor|vendored|third_party|node_modules|dist|_vendor)/' then 'vendored'
-        when path ~* '(^|/)docs?/' or path ~* '\.(md|rst|txt|adoc)$' then 'document'
-        when path ~* '(^|/)(legacy|deprecated|compat|locales?)/' then 'legacy'
-        else 'source'
-    end;
-$$;
+language sql immutable parallel safe
+return case
+    when path ~* '(^|/)(tests?|testing|__tests__|testdata|spec|specs|fixtures?)/'
+        or path ~ '(^|/)(test_[^/]*|conftest|[^/]*(_test|[._-]test|[._-]spec|_spec))\.[A-Za-z0-9]+$'
+        or path ~ '[a-z0-9]Tests?\.[A-Za-z]+$' then 'test'
+    when path ~* '(^|/)(examples?|demos?|samples?|tutorials?|benchmarks?|bench)/' then 'example'
+    when path ~* '(^|/)(vendor|vendored|third_party|node_modules|dist|_vendor)/' then 'vendored'
+    when path ~* '(^|/)docs?/' or path ~* '\.(md|rst|txt|adoc)$' then 'document'
+    when path ~* '(^|/)(legacy|deprecated|compat|locales?)/' then 'legacy'
+    else 'source'
+end;
 comment on function headwatch.path_role(text) is
     'What a path is for: source, test, example, vendored, document or legacy. All but source are demoted.';
 
 create function headwatch.glob_pattern(glob text) returns text
-language sql immutable parallel safe as $$
-    select '^' || case when strpos(glob, '/') = 0 then '(.*/)?' else '' end
-        || replace(replace(replace(replace(replace(
-            regexp_replace(rtrim(ltrim(glob, '/'), '/'), '([.+^$()\[\]{}|\\])', '\\\1', 'g'),
-            '**/', E'\x01'), '**', E'\x02'), '*', '[^/]*'), '?', '[^/]'), E'\x01', '(.*/)?')
-        || '(/.*)?$';
-$$;
+language sql immutable parallel safe
+return '^' || case when strpos(glob, '/') = 0 then '(.*/)?' else '' end
+    || replace(replace(replace(replace(replace(replace(
+        regexp_replace(rtrim(ltrim(glob, '/'), '/'), '([.+^$()\[\]{}|\\])', '\\\1', 'g'),
+        '**/', E'\x01'), '**', E'\x02'), '*', '[^/]*'), '?', '[^/]'), E'\x01', '(.*/)?'), E'\x02', '.*')
+    || '(/.*)?$';
 comment on function headwatch.glob_pattern(text) is
     'Regular expression of a path glob: * and ? stay inside a folder, ** crosses folders, a folder covers what is below.';
 
+create function headwatch.name_parts(name text) returns text[]
+language sql immutable parallel safe
+return string_to_array(
+    case when name ~ '^[a-z_]*$' then name
+    else lower(regexp_replace(regexp_replace(regexp_replace(regexp_replace(regexp_replace(name,
+        '[\x01-\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x7f]+', '_', 'g'),
+        '([a-z])([A-Z])', '\1_\2', 'g'),
+        '([A-Z])([A-Z][a-z])', '\1_\2', 'g'),
+        '([A-Za-z])([0-9])', '\1_\2', 'g'),
+        '([0-9])([A-Za-z])', '\1_\2', 'g') collate "C") end, '_');
+comment on function headwatch.name_parts(text) is
+    'The camelCase, snake_case and digit parts of a name, in ASCII lower case; empty strings between separators.';
+
+create function headwatch.name_overlap(name text, words text[]) returns float8
+language plpgsql immutable parallel safe set search_path = headwatch, public, pg_temp as $$
+declare
+    parts text[] := array_remove(name_parts(name), '');
+    part text;
+    all_parts int := cardinality(parts);
+    wanted int := 0;
+begin
+    foreach part in array parts loop
+        if part = any(words) then wanted := wanted + 1; end if;
+    end loop;
+    if all_parts > 1 then
+        if lower(name collate "C") = any(words) then wanted := wanted + 1; end if;
+        all_parts := all_parts + 1;
+    end if;
+    return case when all_parts = 0 then 0 else wanted / all_parts::float8 end;
+end $$;
+comment on function headwatch.name_overlap(text, text[]) is
+    'Share of a name''s tokens (its parts, and itself where it has several) that are among words, 0 to 1.';
+
 create view headwatch.live_symbol with (security_invoker = true) as
 select f.worktree_id, f.path, s.qualname, s.kind, s.language, s.start_line, s.end_line, s.signature,
-    substr(b.text, s.start_offset + 1, s.end_offset - s.start_offset) as content,
+    convert_from(substr(b.source, s.start_byte + 1, s.end_byte - s.start_byte), 'UTF8') as content,
     f.blob_oid, null::text as last_commit, null::int as age_commits,
     case when w.live_head is not distinct from w.indexed_head then 0 end as commit_distance,
     s.doc, s.name, s.structural_hash, s.body_hash, s.ordinal, f.path_bytes, f.parse_id, f.tenant_id
@@ -110,14 +143,14 @@ comment on function headwatch.active_model() is 'The model whose vectors search_
 create function headwatch.compare_worktrees(a bigint, b bigint)
 returns table (path text, qualname text, difference text)
 language sql stable set search_path = headwatch, public, pg_temp as $$
-    with x as (select f.path, s.qualname, s.structural_hash, f.blob_oid, substr(t.text, s.start_offset + 1,
-                   s.end_offset - s.start_offset) as content
+    with x as (select f.path, s.qualname, substr(t.source, s.start_byte + 1,
+                   s.end_byte - s.start_byte) as content
                from file f join symbol s using (tenant_id, parse_id)
                join blob t on t.tenant_id = s.tenant_id and t.repository_id = s.repository_id and t.oid = s.blob_oid
                where f.worktree_id = a and not exists (select from file o where o.worktree_id = b and o.path = f.path
                    and o.parse_id = f.parse_id)),
-        y as (select f.path, s.qualname, s.structural_hash, f.blob_oid, substr(t.text, s.start_offset + 1,
-                   s.end_offset - s.start_offset) as content
+        y as (select f.path, s.qualname, substr(t.source, s.start_byte + 1,
+                   s.end_byte - s.start_byte) as content
                from file f join symbol s using (tenant_id, parse_id)
                join blob t on t.tenant_id = s.tenant_id and t.repository_id = s.repository_id and t.oid = s.blob_oid
                where f.worktree_id = b and not exists (select from file o where o.worktree_id = a and o.path = f.path

@@ -97,7 +97,7 @@ set branch = %(branch)s, live_head = %(head)s, indexed_head = %(head)s, dirty_di
     symbols = w.symbols
         + (select coalesce(sum(p.symbols), 0) from unnest(%(new)s::bigint[]) as k (id) join parse p on p.id = k.id)
         - (select coalesce(sum(p.symbols), 0) from unnest(%(old)s::bigint[]) as k (id) join parse p on p.id = k.id),
-    skipped = (select count(*) from skipped s where s.worktree_id = w.id),
+    contents = w.contents + %(contents)s, skipped = (select count(*) from skipped s where s.worktree_id = w.id),
     generation = w.generation + 1, state = %(state)s, reason = %(reason)s,
     reflog_cursor = coalesce(%(cursor)s, w.reflog_cursor), applied_at = clock_timestamp()
 where w.id = %(worktree_id)s

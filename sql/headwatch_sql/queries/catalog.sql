@@ -61,6 +61,10 @@ set state = %(state)s, reason = %(reason)s, live_head = coalesce(%(live_head)s, 
 where id = %(id)s
     and (state, reason, live_head) is distinct from (%(state)s, %(reason)s, coalesce(%(live_head)s, live_head))
 
+-- name: lock_repository_of
+-- As every writer of a repository's rows does, so that its statistics are counted one after the other.
+select pg_advisory_xact_lock(26743, (w.repository_id & 2147483647)::int) from worktree w where w.id = %(id)s
+
 -- name: retire
 -- Rows go with the worktree; statistics first, while its contents are still known.
 with gone as (

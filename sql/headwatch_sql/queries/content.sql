@@ -7,12 +7,12 @@ join parse p on p.repository_id = %(repository_id)s and p.blob_oid = k.oid and p
 
 -- name: add_blobs
 -- Blob texts; one that was skipped under another language gets its text now.
-insert into blob (repository_id, oid, size_bytes, text)
-select distinct on (k.oid) %(repository_id)s, k.oid, k.size, k.text
-from unnest(%(oids)s::text[], %(sizes)s::int[], %(texts)s::text[]) as k (oid, size, text)
-order by k.oid, length(k.text) desc
-on conflict (tenant_id, repository_id, oid) do update set text = excluded.text
-where blob.text = '' and excluded.text <> ''
+insert into blob (repository_id, oid, size_bytes, source)
+select distinct on (k.oid) %(repository_id)s, k.oid, k.size, k.source
+from unnest(%(oids)s::text[], %(sizes)s::int[], %(sources)s::bytea[]) as k (oid, size, source)
+order by k.oid, length(k.source) desc
+on conflict (tenant_id, repository_id, oid) do update set source = excluded.source
+where blob.source = '' and excluded.source <> ''
 
 -- name: add_parses
 -- One row a (blob, language, parser version).
@@ -25,7 +25,7 @@ returning id, blob_oid, language, status, symbols
 -- name: add_symbols
 -- Symbols of new parses, in columns.
 insert into symbol (repository_id, parse_id, ordinal, blob_oid, language, name, qualname, kind, signature, doc,
-    start_line, end_line, start_offset, end_offset, structural_hash, body_hash)
+    start_line, end_line, start_byte, end_byte, structural_hash, body_hash)
 select %s, k.* from unnest(%s::bigint[], %s::int[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[],
     %s::text[], %s::text[], %s::int[], %s::int[], %s::int[], %s::int[], %s::text[], %s::text[]) as k
 

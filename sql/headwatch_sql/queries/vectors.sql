@@ -6,13 +6,17 @@ update model set active = false where active and id <> %(model_id)s
 -- Readers see the switch in the next statement.
 update model set active = true where id = %(model_id)s and not active
 
+-- name: model
+-- What a vector of it must look like.
+select name, dim from model where id = %(model_id)s
+
 -- name: live_repositories
 -- Repositories that show something.
 select distinct w.repository_id from worktree w where w.generation > 0
 
 -- name: next
 -- Live contents without a vector, latest applied worktree first, short ones together.
-select c.id, c.repository_id, c.text
+select c.id, c.text
 from (
     select v.content_id, max(w.applied_at) as applied_at
     from visible v join worktree w on w.id = v.worktree_id
@@ -30,17 +34,20 @@ order by length(c.text)
 insert into {vectors} (repository_id, content_id, embedding)
 select distinct on (c.id) c.repository_id, c.id, e.embedding
 from content c
-join content o on o.hash = c.hash and o.repository_id <> c.repository_id
+join content o on o.hash = c.hash and o.repository_id = any(%(repositories)s::bigint[])
+    and o.repository_id <> c.repository_id
 join {vectors} e on e.repository_id = o.repository_id and e.content_id = o.id
-where exists (select from visible v where v.content_id = c.id)
+where (%(contents)s::bigint[] is null or c.id = any(%(contents)s::bigint[]))
+    and exists (select from visible v where v.content_id = c.id)
     and not exists (select from {vectors} x where x.repository_id = c.repository_id and x.content_id = c.id)
+order by c.id
 on conflict do nothing
+returning content_id
 
 -- name: save
--- The vector of a content that still exists.
+-- The vectors of contents that still exist.
 insert into {vectors} (repository_id, content_id, embedding)
-select %s, %s, %s
-where exists (select from content c where c.id = %s)
+select c.repository_id, c.id, %s from content c where c.id = %s
 on conflict do nothing
 
 -- name: bury
