@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headwatch_indexer import git, snapshot
+from headwatch_indexer import git
 from headwatch_indexer.disk import Disk
 from headwatch_indexer.records import RepositoryRules, Snapshot
 from headwatch_indexer.snapshot import Moving, RootMissing, StatCache, ignored_listing, take
@@ -82,7 +82,12 @@ def test_clean_worktree_is_its_head_tree(git_repo: Make) -> None:
     assert oids(taken) == {b"a.py": oid_of(b"a = 1\n"), b"d/b.py": oid_of(b"b = 1\n")}
     assert taken.entries[b"d/b.py"].mode == 0o100755
     assert taken.entries[b"a.py"].size == 6
-    assert (dirty(taken), taken.dirty_digest, taken.contents, taken.unknown) == (set(), "", {}, frozenset())
+    assert (dirty(taken), taken.dirty_digest, dict(taken.contents), taken.unknown) == (
+        set(),
+        "",
+        {},
+        frozenset(),
+    )
 
 
 def test_edits_staged_edits_and_new_files_are_seen(git_repo: Make) -> None:
@@ -231,11 +236,11 @@ def test_young_files_are_read_again(git_repo: Make) -> None:
     known = StatCache()
     snap(tree, known=known)
     assert len(known) == 0
-    assert snap(tree, known=known).contents == {oid_of(b"1\n"): b"1\n"}
+    assert dict(snap(tree, known=known).contents) == {oid_of(b"1\n"): b"1\n"}
 
 
 def test_settled_files_are_not_read_again(git_repo: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a settled stat the id is known without reading, and `read` brings the content back on demand."""
+    """With a settled stat the id is known without reading; the content is read when it is asked for."""
     tree = git_repo()
     tree.write("a", "1\n")
     known = StatCache()
@@ -245,14 +250,14 @@ def test_settled_files_are_not_read_again(git_repo: Make, monkeypatch: pytest.Mo
     second = snap(tree, known=known)
     assert len(known) == 1
     assert (first.entries, first.dirty_digest) == (second.entries, second.dirty_digest)
-    assert second.contents == {}
-    location = git.locate(str(tree.root))
-    assert snapshot.read(location, second.entries[b"a"]) == b"1\n"
+    assert len(second.contents) == 0
+    assert second.contents.get(oid_of(b"1\n")) == b"1\n"
+    assert second.contents.get(oid_of(b"2\n")) is None
     tree.write("a", "2\n")
-    assert snapshot.read(location, second.entries[b"a"]) is None
+    assert second.contents.get(oid_of(b"1\n")) is None
+    assert first.contents.get(oid_of(b"1\n")) == b"1\n"
     assert oids(snap(tree, known=known)) == {b"a": oid_of(b"2\n")}
     tree.delete("a")
-    assert snapshot.read(location, second.entries[b"a"]) is None
     snap(tree, known=known)
     assert len(known) == 0
 
