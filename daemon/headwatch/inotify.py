@@ -86,8 +86,9 @@ class Inotify:
             os.eventfd_read(self._wake)
 
     def wake(self) -> None:
-        """Let `wait` return, from any thread."""
-        os.eventfd_write(self._wake, 1)
+        """Let `wait` return, from any thread; nothing to do once closed."""
+        if self._wake >= 0:
+            os.eventfd_write(self._wake, 1)
 
     def read(self) -> list[RawEvent]:
         """Take what the kernel has queued, up to 256 KiB of it, without blocking."""

@@ -1,4 +1,4 @@
-"""A watchdog emitter and observer for Linux that lose nothing silently.
+"""A watchdog emitter for Linux that loses nothing silently.
 
 watchdog's own emitter arms every directory, pairs moves, keeps an overflow to itself and answers it by arming
 everything anew, which overflows again. This one arms what is in scope, lists what it has armed, and turns
@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from watchdog.events import (
@@ -19,18 +19,17 @@ from watchdog.events import (
     FileDeletedEvent,
     FileModifiedEvent,
     FileSystemEvent,
-    FileSystemEventHandler,
 )
-from watchdog.observers.api import BaseObserver, EventEmitter, EventQueue
+from watchdog.observers.api import EventEmitter
 
 from headwatch import inotify
 from headwatch.hints import COOKIE_PREFIX, Target
+from headwatch.noise import Noise
+from headwatch.outside import Outside
 from headwatch.routes import SCOPE_FILES, git_folder, git_scope, own_name
-from headwatch.trees import Ignored, Seed
+from headwatch.trees import Seed
 from headwatch.upkeep import Upkeep
 from headwatch.watches import Folder, Found
-
-QUEUE_MAX = 8192  # events between emitter and handler; more are lost events
 
 _APPEARED = inotify.IN_CREATE | inotify.IN_MOVED_TO
 _VANISHED = inotify.IN_DELETE | inotify.IN_MOVED_FROM
@@ -38,77 +37,16 @@ _SELF = inotify.IN_DELETE_SELF | inotify.IN_MOVE_SELF | inotify.IN_UNMOUNT
 _RULE_FILES = frozenset({b"config", b"config.worktree", b"info/exclude"})
 
 
-class LinuxBackend(BaseObserver):
-    """watchdog's observer with one `LinuxEmitter` for all targets.
-
-    One descriptor for all keeps the kernel's order between a root and its git dir, which is what makes a
-    cookie a proof; and a user has only 128 of them (fs.inotify.max_user_instances).
-    """
-
-    def __init__(
-        self,
-        handler: FileSystemEventHandler,
-        ignored: Ignored,
-        budget: Callable[[], int],
-        failed: Callable[[BaseException], None] | None = None,
-    ) -> None:
-        super().__init__(emitter_class=LinuxEmitter)
-        self._event_queue = EventQueue(maxsize=QUEUE_MAX)
-        self.schedule(handler, "/", recursive=True)
-        (emitter,) = self.emitters
-        assert isinstance(emitter, LinuxEmitter)
-        emitter.open(ignored, budget, failed)
-        self._emitter = emitter
-        self._upkeep = emitter.upkeep
-
-    @property
-    def lost(self) -> int:
-        return self._upkeep.lost
-
-    @property
-    def watches(self) -> int:
-        return len(self._upkeep.watches.by_wd)
-
-    def add(self, target: Target) -> None:
-        """Watch a target; returns when it is armed. Only later changes are told."""
-        with self._emitter.locked():
-            self._upkeep.add(target)
-
-    def remove(self, target: Target) -> None:
-        """Stop watching a target."""
-        with self._emitter.locked():
-            self._upkeep.remove(target)
-
-    def poll(self, target: Target, every_s: float) -> None:
-        """Hint at a rescan now and then, as changes can go unseen. It is watched all the same."""
-        with self._emitter.locked():
-            self._upkeep.poll(target, every_s)
-
-    def shortage(self, target: Target) -> int | None:
-        """Why are not all directories watched: 0 for the budget, else an errno; None when all are."""
-        with self._emitter.locked():
-            return self._upkeep.shortage(target)
-
-    def stop(self) -> None:
-        """End both threads and give the descriptors back."""
-        super().stop()
-        if self.is_alive():
-            self.join()
-        self._emitter.close()
-
-
 class LinuxEmitter(EventEmitter):
     """Reads inotify, keeps the watches in step with the directories, queues watchdog's events."""
 
-    def open(
-        self, ignored: Ignored, budget: Callable[[], int], failed: Callable[[BaseException], None] | None
-    ) -> None:
+    def open(self, outside: Outside) -> None:
         """Get the descriptor; what is needed beyond watchdog's constructor."""
-        self._failed = failed
+        self._failed = outside.failed
         self._lock = threading.RLock()  # around every use of `upkeep`
         self._kernel = inotify.Inotify()
-        self.upkeep = Upkeep(self._kernel, ignored, budget)
-        self.upkeep.tell = self._tell
+        self.upkeep = Upkeep(self._kernel, outside, self._tell)
+        self.noise = Noise(outside.ignored_files)
         self._presence, self._trees = self.upkeep.presence, self.upkeep.trees
         # What one read brought that is worked on together, as a question to git costs 3 ms
         self._seeds: defaultdict[Target, list[Seed]] = defaultdict(list)
@@ -182,7 +120,9 @@ class LinuxEmitter(EventEmitter):
         elif not event.mask & inotify.IN_ISDIR:
             if event.name == b".gitignore":
                 self._rejudge.add(target)
-            self._tell_file(folder / event.name, event.mask, late=event.name in SCOPE_FILES)
+            path = folder / event.name
+            if path not in self._seen and not self.noise.mutes(target, path):
+                self._tell_file(path, event.mask, late=event.name in SCOPE_FILES)
         elif event.mask & _APPEARED:
             self._seeds[target].append((folder, event.name))
         elif event.mask & _VANISHED and self._trees.vanished(target, folder, event.name):
@@ -206,8 +146,10 @@ class LinuxEmitter(EventEmitter):
                 self._tell(FileCreatedEvent(path))
         elif git_scope(own_name(name)) is not None or git_scope(name) is not None:
             rules = own_name(name) in _RULE_FILES
-            if rules:
-                self._rejudge.update(self._presence.sharing(base))
+            for target in self._presence.sharing(base):
+                self.noise.forget(target)  # an ignored file may be tracked by now
+                if rules:
+                    self._rejudge.add(target)
             self._tell_file(path, event.mask, late=rules)
 
     # -- the work after a read ----------------------------------------------------------------------------
@@ -225,10 +167,12 @@ class LinuxEmitter(EventEmitter):
             self._tell_found(self._trees.grow(target, new), [target])
         rejudge, self._rejudge = self._rejudge, set()
         for target in rejudge.intersection(self._presence.here()):
+            self.noise.forget(target)
             self._tell_found(self._trees.rejudge(target), [target])
         late, self._late = self._late, []
         for event in late:
             self._tell(event)
+        self.noise.judge()
         self._seen.clear()
         self.upkeep.plan()
         self.upkeep.answer_loss()

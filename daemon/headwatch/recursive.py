@@ -12,9 +12,9 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
 from headwatch.hints import Target
+from headwatch.outside import Ignored, Outside
 from headwatch.presence import bases_of
 from headwatch.root_events import GoneEvent, RescanEvent
-from headwatch.trees import Ignored
 
 LOOK_S = 2.0  # for a root that is gone
 _CACHE_MAX = 20_000
@@ -25,9 +25,9 @@ class RecursiveBackend:
 
     lost = 0  # the system tells nobody
 
-    def __init__(self, handler: FileSystemEventHandler, ignored: Ignored) -> None:
+    def __init__(self, handler: FileSystemEventHandler, outside: Outside) -> None:
         self._handler = handler
-        self._ignored = ignored
+        self._ignored = outside.ignored
         self._observer: BaseObserver = Observer()
         self._lock = threading.RLock()
         self._filters: dict[Target, ScopeFilter] = {}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
 from headwatch.hints import Target
+from headwatch.outside import Ignored
 from headwatch.watches import Folder, Found, Watches, entries_of, inode_of
+from headwatch_indexer.errors import HeadwatchError
 
-Ignored = Callable[[Target, Sequence[bytes]], set[bytes]]  # which of these directories does git ignore?
 Seed = tuple[Folder, bytes]  # a watched folder, and the name of a directory in it that is to be watched
 
 
@@ -67,6 +69,9 @@ class Trees:
         folders = {folder.path: folder for folder in root.walk()}
         pruned = self._pruned.pop(target, set())
         ignored = self._ask(target, folders.keys() - {root.path} | pruned)
+        if ignored is None:
+            self._pruned[target] = pruned
+            return found
         for path in sorted(ignored):
             folder = folders.get(path)
             if folder is None or folder.armed:  # else it went with the folder above it
@@ -111,6 +116,8 @@ class Trees:
         while level:
             parents = {parent / name: parent for parent, name in level if parent.armed}
             ignored = self._ask(target, parents)
+            if ignored is None:
+                return
             level = []
             for path, parent in parents.items():
                 if path in ignored:
@@ -134,10 +141,15 @@ class Trees:
                 found.add(folder / name)
         return directories
 
-    def _ask(self, target: Target, paths: Iterable[bytes]) -> set[bytes]:
+    def _ask(self, target: Target, paths: Iterable[bytes]) -> set[bytes] | None:
+        """Ask git what it ignores; None, and to be tried again, when it cannot say."""
         prefix = os.fsencode(target.root) + b"/"
         relative = [path.removeprefix(prefix) for path in paths]
-        return {prefix + path for path in self._ignored(target, relative)} if relative else set()
+        try:
+            return {prefix + path for path in self._ignored(target, relative)} if relative else set()
+        except (HeadwatchError, OSError):
+            self._watches.short[target] = errno.EAGAIN
+            return None
 
 
 def _is_repository(path: bytes) -> bool:

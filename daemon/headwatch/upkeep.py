@@ -11,9 +11,10 @@ from watchdog.events import FileCreatedEvent, FileSystemEvent
 from headwatch import inotify
 from headwatch.git_dirs import GitDirs
 from headwatch.hints import Target
+from headwatch.outside import Outside
 from headwatch.presence import Presence, bases_of
 from headwatch.root_events import GoneEvent, RescanEvent
-from headwatch.trees import Ignored, Trees
+from headwatch.trees import Trees
 from headwatch.watches import Owner, Watches
 
 OVERFLOW_PAUSE_S = 5.0  # between two rescans for lost events
@@ -25,17 +26,19 @@ LOOK_S, LOOK_MAX_S = 0.05, 5.0  # for a root that is gone
 class Upkeep:
     """The watches of all targets over time. Not thread-safe: its owner holds a lock."""
 
-    def __init__(self, kernel: inotify.Inotify, ignored: Ignored, budget: Callable[[], int]) -> None:
+    def __init__(
+        self, kernel: inotify.Inotify, outside: Outside, tell: Callable[[FileSystemEvent], bool]
+    ) -> None:
         self.lost = 0  # times that events were lost
         self.short_poll_s = 2.0  # how often a target with unwatched directories is polled
         self.poll_s: dict[Target, float] = {}  # targets whose changes can go unseen, and how often
-        self.watches = Watches(kernel, budget())
-        self.trees = Trees(self.watches, ignored)
+        self.watches = Watches(kernel, outside.budget())
+        self.trees = Trees(self.watches, outside.ignored)
         self.git_dirs = GitDirs(self.watches)
         self.presence = Presence()
-        self.tell: Callable[[FileSystemEvent], bool]  # False: there was no room
+        self.tell = tell  # False: there was no room
         self._kernel = kernel
-        self._budget = budget
+        self._budget = outside.budget
         self._timers: dict[tuple[str, Target | None], float] = {}  # what to do, and for whom → when
         self._pauses: dict[tuple[str, Target | None], float] = {}
         self._lossy = False
@@ -139,12 +142,15 @@ class Upkeep:
         cookies = [cookie for base in self.presence.bases() for cookie in self.git_dirs.add(base)]
         here = self.presence.here()
         for target in here:
-            if target.root != target.git_dir:
-                self.trees.relist(target)
-                self.trees.rejudge(target)
+            self._look_at_tree(target)
         self.rescan(here)
         for cookie in cookies:
             self.tell(FileCreatedEvent(cookie))
+
+    def _look_at_tree(self, target: Target) -> None:
+        if target.root != target.git_dir:
+            self.trees.relist(target)
+            self.trees.rejudge(target)
 
     # -- timers -------------------------------------------------------------------------------------------
 
@@ -184,12 +190,12 @@ class Upkeep:
         self.plan()
 
     def _retry(self, target: Target) -> None:
-        """Watch what could not be watched, if there is room by now."""
+        """Watch what could not be watched, if there is room by now and git answers."""
         self.watches.budget = self._budget()
         self._kernel.reopen()
         for base in bases_of(target):
             self.git_dirs.add(base)
-        self.trees.relist(target)
+        self._look_at_tree(target)
         self.rescan([target])
 
     def _back_off(self, what: str, target: Target, first_s: float, longest_s: float) -> None:

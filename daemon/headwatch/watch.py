@@ -21,9 +21,9 @@ from headwatch.mounts import (
     read_sysctl,
     watch_budget,
 )
+from headwatch.outside import Ignored, Outside
 from headwatch.root_events import GoneEvent, RescanEvent
 from headwatch.routes import Routes
-from headwatch.trees import Ignored
 
 __all__ = ["COOKIE_PREFIX", "Hint", "Target", "Watcher"]
 
@@ -48,8 +48,9 @@ class Backend(Protocol):
 class Watcher:
     """Follows targets and delivers hints, from one thread and in order.
 
-    `ignored(target, directories)` tells which of these repository-relative directories git ignores; if it
-    cannot, it returns none. `failed` is told of an error that ended the watching.
+    `ignored(target, directories)` tells which of these repository-relative directories git ignores, and
+    `ignored_files` the same of files, so that a log that is always written does not keep the daemon busy. Both
+    may raise HeadwatchError: they are asked again later. `failed` is told of an error that ended the watching.
     `deliver` must be quick and must not call back into the watcher.
     """
 
@@ -59,6 +60,7 @@ class Watcher:
         ignored: Ignored,
         budget: int | None = None,
         *,
+        ignored_files: Ignored | None = None,
         polling: bool = False,
         failed: Callable[[BaseException], None] | None = None,
     ) -> None:
@@ -68,10 +70,21 @@ class Watcher:
         self._handler = HintHandler(deliver, failed)
         self._polling = polling
         self._budget: Callable[[], int] = watch_budget if budget is None else lambda: budget
-        self._backend = _backend(self._handler, ignored, self._budget, polling, failed)
+        self._backend = _backend(
+            self._handler, Outside(ignored, ignored_files, self._budget, failed), polling
+        )
 
     def add(self, target: Target) -> None:
-        """Watch a target; returns when it is armed. Look at it after that: only later changes are told."""
+        """Watch a target; returns when it is armed. Look at it after that: only later changes are told.
+
+        A target with a known number replaces the one before.
+        """
+        with self._lock:
+            old = self._targets.get(target.worktree)
+        if old == target:
+            return
+        if old is not None:  # it was moved
+            self.remove(target.worktree)
         with self._lock:
             self._targets[target.worktree] = target
             self._handler.routes = Routes(self._targets.values())
@@ -181,13 +194,7 @@ class HintHandler(FileSystemEventHandler):
             self._deliver(hint)
 
 
-def _backend(
-    handler: HintHandler,
-    ignored: Ignored,
-    budget: Callable[[], int],
-    polling: bool,
-    failed: Callable[[BaseException], None] | None,
-) -> Backend:
+def _backend(handler: HintHandler, outside: Outside, polling: bool) -> Backend:
     if polling:
         from headwatch.polling import PollingBackend
 
@@ -195,10 +202,10 @@ def _backend(
     if sys.platform != "linux":
         from headwatch.recursive import RecursiveBackend
 
-        return RecursiveBackend(handler, ignored)
-    from headwatch.linux_emitter import LinuxBackend
+        return RecursiveBackend(handler, outside)
+    from headwatch.linux_backend import LinuxBackend
 
-    return LinuxBackend(handler, ignored, budget, failed)
+    return LinuxBackend(handler, outside)
 
 
 def _explain(shortage: int, budget: int) -> str:
@@ -207,6 +214,8 @@ def _explain(shortage: int, budget: int) -> str:
     if shortage in (errno.EMFILE, errno.ENFILE):
         limit = read_sysctl(MAX_INSTANCES_SYSCTL) or 128
         return f"no inotify instance is left, {rest}; try: sudo sysctl {MAX_INSTANCES_SYSCTL}={max(512, limit * 2)}"
+    if shortage == errno.EAGAIN:
+        return f"git did not say which directories it ignores: it is asked again, and {rest}; see its error in the log"
     if shortage == errno.ENOSYS:
         return f"this kernel has no inotify, {rest}"
     limit = read_sysctl(MAX_WATCHES_SYSCTL) or 8192

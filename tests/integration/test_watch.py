@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from headwatch import linux_emitter
+from headwatch import linux_backend
 from headwatch.hints import COOKIE_PREFIX, Hint, Target
-from headwatch.linux_emitter import LinuxBackend
+from headwatch.linux_backend import LinuxBackend
 from headwatch.mounts import MAX_WATCHES_SYSCTL
 from headwatch.watch import Watcher
 from support.worktree import Worktree
@@ -561,7 +561,7 @@ def test_a_slow_handler_loses_events_but_not_the_rescan(
     repo: Worktree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With nobody taking hints, memory stays bounded; then a rescan stands for all that was dropped."""
-    monkeypatch.setattr(linux_emitter, "QUEUE_MAX", 50)
+    monkeypatch.setattr(linux_backend, "QUEUE_MAX", 50)
     taking = threading.Event()
     heard: queue.Queue[Hint] = queue.Queue()
 

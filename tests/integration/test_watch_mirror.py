@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headwatch.hints import COOKIE_PREFIX, Hint, Target
-from headwatch.linux_emitter import LinuxBackend
+from headwatch.linux_backend import LinuxBackend
 from headwatch.watch import Watcher
 from support.worktree import Worktree
 
