@@ -10,79 +10,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headwatch import linux_backend
-from headwatch.hints import COOKIE_PREFIX, Hint, Target
+from headwatch import linux_backend, upkeep
+from headwatch.hints import Hint, Target
 from headwatch.linux_backend import LinuxBackend
 from headwatch.mounts import MAX_WATCHES_SYSCTL
 from headwatch.watch import Watcher
+from headwatch_indexer.errors import HeadwatchError
+from support.ears import LIMIT_S, Ears, ignored, target_of
 from support.worktree import Worktree
-
-LIMIT_S = 20.0
-
-
-def ignored(target: Target, directories: Sequence[bytes]) -> set[bytes]:
-    """Ask git which directories it ignores."""
-    feed = b"".join(path + b"/\0" for path in directories)
-    git = ["git", "-C", target.root, "check-ignore", "-z", "--stdin"]
-    out = subprocess.run(git, input=feed, capture_output=True).stdout
-    return {path.rstrip(b"/") for path in out.split(b"\0")[:-1]}
-
-
-def target_of(worktree: Worktree, number: int) -> Target:
-    paths = worktree.git("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir").split("\n")
-    return Target(number, os.path.realpath(worktree.root), *(os.path.realpath(path) for path in paths))
-
-
-class Ears:
-    """A watcher, its hints in a queue, and a way to know that all there are have come."""
-
-    def __init__(self, *worktrees: Worktree, budget: int | None = None) -> None:
-        self.heard: queue.Queue[Hint] = queue.Queue()
-        self.questions = 0
-        self.watcher = Watcher(self.heard.put, self._ignored, budget)
-        self.targets = {n: target_of(worktree, n) for n, worktree in enumerate(worktrees, 1)}
-        for target in self.targets.values():
-            self.watcher.add(target)
-        self.watcher.start()
-        self.cookies = 0
-
-    def _ignored(self, target: Target, directories: Sequence[bytes]) -> set[bytes]:
-        self.questions += 1
-        return ignored(target, directories)
-
-    def cookie(self, number: int = 1) -> bytes:
-        """Drop a cookie, as a sync point does; return its name. It lies there until it was heard."""
-        self.cookies += 1
-        name = COOKIE_PREFIX + b"%d" % self.cookies
-        Path(self.targets[number].git_dir, os.fsdecode(name)).touch()
-        return name
-
-    def until(self, wanted: Callable[[Hint], bool]) -> list[Hint]:
-        """Collect hints up to and with the first wanted one."""
-        hints: list[Hint] = []
-        end = time.monotonic() + LIMIT_S
-        while True:
-            try:
-                hint = self.heard.get(timeout=max(0.0, end - time.monotonic()))
-            except queue.Empty:
-                raise AssertionError(f"not heard within {LIMIT_S:g} s; heard {hints[-20:]}") from None
-            hints.append(hint)
-            if wanted(hint):
-                return hints
-
-    def synced(self, number: int = 1) -> list[Hint]:
-        """Every hint of what happened before this call."""
-        name = self.cookie(number)
-        hints = self.until(lambda hint: hint.kind == "cookie" and hint.path == name)[:-1]
-        Path(self.targets[number].git_dir, os.fsdecode(name)).unlink()
-        return hints
-
-    def paths(self, number: int = 1) -> set[bytes]:
-        return {h.path for h in self.synced(number) if h.kind == "path" and h.path and h.worktree == number}
-
 
 Listen = Callable[..., Ears]
 
@@ -101,8 +40,8 @@ def repo(tmp_path: Path) -> Worktree:
 def listen() -> Iterator[Listen]:
     open_ears: list[Ears] = []
 
-    def make(*worktrees: Worktree, budget: int | None = None) -> Ears:
-        open_ears.append(Ears(*worktrees, budget=budget))
+    def make(*worktrees: Worktree, **options: Any) -> Ears:
+        open_ears.append(Ears(*worktrees, **options))
         return open_ears[-1]
 
     yield make
@@ -292,6 +231,52 @@ def test_directories_are_judged_a_level_at_a_time(repo: Worktree, listen: Listen
     outside.root.rename(repo.root / "in")
     assert len(ears.paths()) == 100
     assert ears.questions == asked + 3
+
+
+def test_a_log_that_git_ignores_falls_silent(repo: Worktree, listen: Listen) -> None:
+    """An ignored file that is written again and again is asked about once and muted; others never are."""
+    asked: list[bytes] = []
+
+    def ignored_files(target: Target, files: Sequence[bytes]) -> set[bytes]:
+        asked.extend(files)
+        return {path for path in files if path.endswith(b".log")}
+
+    ears = listen(repo, ignored_files=ignored_files)
+    for n in range(6):
+        repo.write("src/server.log", f"{n}\n")
+        repo.write("src/a.py", f"a = {n}\n")
+        heard = ears.paths()
+        assert b"src/a.py" in heard
+    assert heard == {b"src/a.py"}
+    assert sorted(asked) == [b"src/a.py", b"src/server.log"]
+    repo.git("add", "--force", "src/server.log")
+    ears.synced()
+    repo.write("src/server.log", "tracked\n")
+    assert ears.paths() == {b"src/server.log"}
+
+
+def test_a_git_that_fails_is_asked_again(
+    repo: Worktree, listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While git cannot say what it ignores the worktree is degraded and polled; then it is watched wholly."""
+    monkeypatch.setattr(upkeep, "RETRY_S", 0.3)
+    broken = threading.Event()
+
+    def perhaps(target: Target, directories: Sequence[bytes]) -> set[bytes]:
+        if broken.is_set():
+            raise HeadwatchError("git failed", hint="try again")
+        return ignored(target, directories)
+
+    ears = listen(repo, ignored_directories=perhaps)
+    assert ears.watcher.degraded(1) is None
+    broken.set()
+    repo.write("new/er/f.py", "x = 1\n")
+    ears.synced()
+    assert "git" in (ears.watcher.degraded(1) or "")
+    broken.clear()
+    ears.until(lambda hint: hint.kind == "rescan" and ears.watcher.degraded(1) is None)
+    repo.write("new/er/f.py", "x = 2\n")
+    assert b"new/er/f.py" in ears.paths()
 
 
 @pytest.mark.parametrize("rules", [".gitignore", ".git/info/exclude"])
