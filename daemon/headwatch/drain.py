@@ -18,7 +18,7 @@ Row: TypeAlias = tuple[int, str]  # content id, text
 ATTEMPTS = 3  # failures of a content on its own before it is given up
 STEP_S = 0.2  # of work a batch: whatever else the process has to do waits no longer
 FETCH_S = 2.0  # of work that is fetched at once, and sorted by length
-_FIRST_RATE = 5_000.0  # tokens a second, before anything was measured
+_FIRST_RATE = 10_000.0  # tokens a second, before anything was measured
 _CHARACTERS_PER_TOKEN = 3  # of code, about
 _PROBE = "def add(left, right):\n    return left + right"
 
@@ -133,7 +133,7 @@ class Drain:
 
     def _learn(self, tokens: int, seconds: float) -> None:
         if tokens >= self._rate * STEP_S / 4:  # less is too little to tell
-            self._rate += 0.3 * (tokens / max(seconds, 1e-6) - self._rate)
+            self._rate += 0.5 * (tokens / max(seconds, 1e-6) - self._rate)
 
     def _save(self) -> int:
         if not self._unsaved:

@@ -131,10 +131,11 @@ def folder_revision(folder: Path) -> str:
 
 
 def folder_dim(folder: Path) -> int | None:
-    """Read from its modules how long a model's vectors are; None if they do not say."""
+    """Read from its configuration how long a model's vectors are; None if it does not say."""
     modules = _json(folder / "modules.json")
-    if not isinstance(modules, list):
-        return None
+    if not isinstance(modules, list):  # a plain transformer: the library puts mean pooling on top
+        config = _json(folder / "config.json")
+        return _integer(config.get("hidden_size")) if isinstance(config, dict) else None
     dim: int | None = None
     for module in cast("list[dict[str, str]]", modules):
         config = _json(folder / module.get("path", "") / "config.json")
@@ -166,9 +167,10 @@ def _cached_folder(name: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
     for repository in (name,) if "/" in name else (f"sentence-transformers/{name}", name):
-        found = try_to_load_from_cache(repository, "modules.json")
-        if isinstance(found, str):
-            return Path(found).parent
+        for file in ("modules.json", "config.json"):
+            found = try_to_load_from_cache(repository, file)
+            if isinstance(found, str):
+                return Path(found).parent
     return None
 
 

@@ -110,6 +110,36 @@ def test_revision_of_a_folder_follows_its_content(tmp_path: Path) -> None:
     assert embed.model_info(str(two)).revision != before.revision
 
 
+@pytest.mark.parametrize(
+    ("files", "dim"),
+    [
+        ({"config.json": {"hidden_size": 16}}, 16),
+        ({"config.json": {}}, None),
+        (
+            {
+                "modules.json": [
+                    {"path": "", "type": "sentence_transformers.models.Transformer"},
+                    {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+                    {"path": "2_Dense", "type": "sentence_transformers.models.Dense"},
+                ],
+                "config.json": {"hidden_size": 16},
+                "1_Pooling/config.json": {"word_embedding_dimension": 16, "pooling_mode_mean_tokens": True},
+                "2_Dense/config.json": {"in_features": 16, "out_features": 4},
+            },
+            4,
+        ),
+    ],
+)
+def test_dimension_is_read_from_the_configuration(
+    tmp_path: Path, files: dict[str, object], dim: int | None
+) -> None:
+    """The last module that changes the length of a vector says it; without modules, the transformer does."""
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(content))
+    assert models.folder_dim(tmp_path) == dim
+
+
 @pytest.mark.model
 def test_number_type_hardly_moves_vectors() -> None:
     """Whatever number type a device is given, vectors keep a cosine of 0.99 and more with float32's."""
