@@ -63,11 +63,13 @@ def test_a_path_concerns_these(path: bytes, expected: set[tuple[int, str]]) -> N
     assert told(path) == expected
 
 
-@pytest.mark.parametrize(
-    "name",
-    [b"index.lock", b"refs/heads/main.lock", b"FETCH_HEAD", b"COMMIT_EDITMSG", b"ORIG_HEAD", b"AUTO_MERGE", b"gc.pid"]
-    + [b"sharedindex.1234", b"objects/ab/cd", b"logs/HEAD", b"hooks/pre-commit", b"lfs/x", b"description"],
-)  # fmt: skip
+NOTHING = (
+    b"index.lock refs/heads/main.lock FETCH_HEAD COMMIT_EDITMSG ORIG_HEAD AUTO_MERGE gc.pid sharedindex.12 "
+    b"objects/ab/cd logs/HEAD hooks/pre-commit lfs/x description"
+)
+
+
+@pytest.mark.parametrize("name", NOTHING.split())
 def test_most_of_a_git_dir_is_nothing(name: bytes) -> None:
     """What git writes on the way, and what no snapshot depends on, is no hint."""
     assert git_scope(name) is None
@@ -89,25 +91,7 @@ def test_without_the_main_worktree_another_hears_of_the_list() -> None:
 
 def test_which_folders_of_a_git_dir_are_watched() -> None:
     """Refs, info, worktrees and reftable; never objects, hooks, lfs, logs or modules."""
-    watched = [
-        b"",
-        b"refs",
-        b"refs/heads/feat",
-        b"info",
-        b"worktrees",
-        b"worktrees/w",
-        b"worktrees/w/reftable",
-        b"reftable",
-    ]
-    assert all(git_folder(name) for name in watched)
-    others = [
-        b"objects",
-        b"hooks",
-        b"lfs",
-        b"logs",
-        b"modules",
-        b"worktrees/w/logs",
-        b"worktrees/w/refs",
-        b"rebase-merge",
-    ]
-    assert not any(git_folder(name) for name in others)
+    watched = b"refs refs/heads/feat info worktrees worktrees/w worktrees/w/reftable reftable"
+    assert all(git_folder(name) for name in (b"", *watched.split()))
+    others = b"objects hooks lfs logs modules worktrees/w/logs worktrees/w/refs rebase-merge"
+    assert not any(git_folder(name) for name in others.split())
