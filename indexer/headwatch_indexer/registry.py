@@ -46,26 +46,30 @@ def discover(conn: store.Connection, *, host: str) -> Discovery:
     retired: list[int] = []
     for common_dir in dict.fromkeys(w.common_dir for w in known):
         mine = [w for w in known if w.common_dir == common_dir]
-        base = next((w for w in mine if os.path.isdir(w.root)), None)
-        if base is None or not os.path.isdir(common_dir):
+        if not os.path.isdir(common_dir):
             continue
         try:
-            listed = git.worktrees(base.root)
-        except git.GitFailed:
+            listed = git.worktrees(common_dir)
+        except (git.GitFailed, git.NotARepository):
             continue
-        roots = {location.root for location in listed}
-        by_git_dir = {location.git_dir: location for location in listed}
-        for location in listed:
-            if location.root not in {w.root for w in mine}:
-                store.register(conn, location, _identity(conn, base), host=host, name=None)
-                if location.git_dir not in {w.git_dir for w in mine}:
-                    added.append(location.root)
-        for worktree in mine:
-            linked = worktree.git_dir != common_dir
-            if linked and worktree.root not in roots and worktree.git_dir not in by_git_dir:
+        identity = _identity(conn, mine[0])
+        git_dirs = {location.git_dir for location in listed}
+        for worktree in mine:  # first, since another worktree may lie where a retired one lay
+            if worktree.git_dir not in git_dirs and _is_retired(worktree):
                 store.forget_worktree(conn, worktree.id)
                 retired.append(worktree.id)
+        for location in listed:
+            if (location.root, location.git_dir) not in {(w.root, w.git_dir) for w in mine}:
+                store.register(conn, location, identity, host=host, name=None)
+                if location.git_dir not in {w.git_dir for w in mine}:
+                    added.append(location.root)
     return Discovery(tuple(added), tuple(retired))
+
+
+def _is_retired(worktree: store.WorktreeRow) -> bool:
+    """Tell a removed linked worktree from the main one, and from one that is locked and out of reach for now."""
+    linked = worktree.git_dir != worktree.common_dir
+    return linked and not os.path.exists(f"{worktree.git_dir}/locked")
 
 
 def _identity(conn: store.Connection, worktree: store.WorktreeRow) -> str:

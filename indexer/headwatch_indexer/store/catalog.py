@@ -89,6 +89,7 @@ def register(
             "root": location.root,
             "git_dir": location.git_dir,
         }
+        conn.execute(_SQL["make_way"], values)
         if not conn.execute(_SQL["worktree_moved"], values).fetchone():
             conn.execute(_SQL["register_worktree"], values)
     found = worktree_at(conn, location.root, host=host)

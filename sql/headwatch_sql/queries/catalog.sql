@@ -23,6 +23,12 @@ values (%(repository_id)s, %(host)s, %(common_dir)s)
 on conflict (tenant_id, host, common_dir) do update set repository_id = clone.repository_id
 returning id
 
+-- name: make_way
+-- Where a known worktree has moved, the one that lay there has moved too (or is gone): it is told by its git dir.
+update worktree w set root = w.root || ' (moved, ' || w.id || ')'
+where w.clone_id = %(clone_id)s and w.root = %(root)s and w.git_dir <> %(git_dir)s
+    and exists (select from worktree o where o.clone_id = w.clone_id and o.git_dir = %(git_dir)s)
+
 -- name: worktree_moved
 -- The folder moved, the git dir tells that it is the same worktree.
 update worktree set root = %(root)s
