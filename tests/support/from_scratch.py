@@ -64,9 +64,7 @@ class Expected:
     head: str | None
     branch: str | None
     rows: set[Row] = field(default_factory=set)
-    files: dict[str, str] = field(
-        default_factory=dict
-    )  # path as shown → blob id, of files without symbols too
+    files: dict[bytes, str] = field(default_factory=dict)  # exact path → blob id, without symbols too
     chunks: Counter[str] = field(default_factory=Counter)  # text of every chunk → how often
 
 

@@ -71,8 +71,8 @@ def test_what_makes_a_file_be_written() -> None:
     """It is new, or its content, mode, language or parser changed."""
     assert difference([], [want(b"a")]).write == (want(b"a"),)
     for change in ({"oid": B}, {"mode": 0o100755}, {"language": "text"}):
-        found = difference([row(b"a")], [want(b"a", **change)])  # type: ignore[arg-type]  # one of three fields
-        assert found == replace(NOTHING, write=(want(b"a", **change),))  # type: ignore[arg-type]  # as above
+        found = difference([row(b"a")], [want(b"a", **change)])
+        assert found == replace(NOTHING, write=(want(b"a", **change),))
         assert not found.empty
     assert difference([row(b"a", version=VERSION - 1)], [want(b"a")]).write == (want(b"a"),)
 
