@@ -1,0 +1,203 @@
+"""The symbols and chunks of a source that has a grammar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tree_sitter import Node, Parser, Point, Tree
+
+from headwatch_indexer import chunks, headers
+from headwatch_indexer.definitions import Definition, find_definitions
+from headwatch_indexer.grammars import Grammar, grammar_of
+from headwatch_indexer.layout import Layout, read_layout
+from headwatch_indexer.lines import Lines
+from headwatch_indexer.records import Chunk, Symbol
+from headwatch_indexer.structure import Structure, read_structure
+from headwatch_indexer.windows import read_windows
+
+MODULE: Final = "<module>"
+_READ_BYTES: Final = 1 << 16
+_RUBBLE_NODES: Final = 30_000
+
+# Kinds whose members are read apart from them, however short they are.
+_CONTAINERS: Final = frozenset({"class", "interface", "module", "constant"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """One parsed source and what is known about it."""
+
+    lines: Lines
+    grammar: Grammar
+    root: Node
+    layout: Layout
+    structure: Structure
+    found: Sequence[Definition]
+    spans: dict[Definition, chunks.Run]  # first and last line
+    docs: dict[Definition, int]  # first line of the comment right above, 0 for none
+
+
+def read_code(lines: Lines, language: str) -> tuple[str, Sequence[Symbol], Sequence[Chunk]]:
+    """Parse a source: status ("ok" or "partial"), its symbols in file order, their chunks.
+
+    The code outside of all definitions is one symbol of kind "module", where its first line is. A source that the
+    parser cannot get through in time is cut into windows of lines, and is "partial".
+    """
+    grammar = grammar_of(language)
+    tree = _parse(lines.source, grammar)
+    if tree is None:
+        return "partial", *read_windows(lines)
+    source = _read(lines, grammar, tree.root_node)
+    symbols: list[Symbol] = []
+    texts: list[Chunk] = []
+    outside = _outside(source)
+    for definition in source.found:
+        if outside and outside[0][0] <= source.spans[definition][0]:
+            _add_module(source, outside, symbols, texts)
+            outside = []
+        _add(source, definition, symbols, texts)
+    if outside:
+        _add_module(source, outside, symbols, texts)
+    return "partial" if source.root.has_error else "ok", symbols, texts
+
+
+def _parse(source: bytes, grammar: Grammar) -> Tree | None:
+    """Parse within a bounded number of steps, so that the outcome depends on the source alone.
+
+    Code of every language takes a step (of the parser's own counting) for 50 to 200 bytes, garbage for 14 or more;
+    some grammars need minutes for a broken file of 1,500 bytes.
+    """
+    left = 1_000 + len(source) // 8
+
+    def used_up(_offset: int, _has_error: bool) -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    def read(offset: int, _point: Point) -> bytes:
+        return source[offset : offset + _READ_BYTES]
+
+    try:
+        tree = Parser(grammar.language).parse(read, progress_callback=used_up)
+    except ValueError:  # how the binding says that the callback stopped it
+        return None
+    return None if _is_rubble(tree.root_node) else tree
+
+
+def _is_rubble(root: Node) -> bool:
+    """Is the tree one long row of tokens that fit nowhere? A query takes quadratic time over such a row."""
+    if not root.has_error or root.descendant_count < _RUBBLE_NODES:
+        return False
+    return any(node.is_error and node.child_count > _RUBBLE_NODES for node in (root, *root.children))
+
+
+def _read(lines: Lines, grammar: Grammar, root: Node) -> _Source:
+    layout = read_layout(root, grammar)
+    found = find_definitions(root, lines.source, grammar, layout)
+    structure = read_structure(lines.source, layout, found, grammar)
+    spans = {d: (lines.line_at(d.start), lines.line_at(max(d.start, d.end - 1))) for d in found}
+    comments = _comment_lines(lines, layout)
+    docs = {d: chunks.comment_above(spans[d][0], comments) for d in found}
+    return _Source(lines, grammar, root, layout, structure, found, spans, docs)
+
+
+def _add(source: _Source, definition: Definition, symbols: list[Symbol], texts: list[Chunk]) -> None:
+    """Append a definition's symbol and its chunks."""
+    lines, layout = source.lines, source.layout
+    ordinal = len(symbols)
+    body = headers.body_of(definition)
+    signature = headers.signature_of(definition, body, lines, layout)
+    structural_hash, body_hash = source.structure.hashes(definition)
+    first, last = source.spans[definition]
+    doc_first = source.docs[definition]
+    start, end = lines.span(first, last)
+    symbols.append(
+        Symbol(
+            ordinal=ordinal,
+            name=definition.name,
+            qualname=definition.qualname,
+            kind=definition.kind,
+            signature=signature,
+            doc=headers.doc_of(definition, lines, layout, doc_first),
+            start_line=first,
+            end_line=last,
+            start_offset=start,
+            end_offset=end,
+            structural_hash=structural_hash,
+            body_hash=body_hash,
+        )
+    )
+    parts = _parts(source, definition, body)
+    texts += chunks.chunks_of(ordinal, definition.qualname, signature, lines, parts, doc_first)
+
+
+def _parts(source: _Source, definition: Definition, body: Node | None) -> Sequence[chunks.Part]:
+    """Choose a symbol's lines: all of a short function, else those that no member has for its own."""
+    lines = source.lines
+    first, last = source.spans[definition]
+    whole = chunks.fits(lines, first, last)
+    if whole and (not definition.children or definition.kind not in _CONTAINERS):
+        return [chunks.Part([(first, last)])]
+    runs = chunks.without(first, last, [_covered(source, child) for child in definition.children])
+    if all(chunks.trim(lines, run) is None for run in runs):
+        runs = [(first, first)]  # everything is on one line
+    borders: set[int] = set()
+    if not whole:
+        node = definition.nodes[-1] if body is None else body
+        borders = chunks.statement_lines(node, first, last, source.grammar.comments)
+    return chunks.split(lines, runs, borders)
+
+
+def _covered(source: _Source, definition: Definition) -> chunks.Run:
+    """Lines that are read with a definition: its own and the comment right above."""
+    first, last = source.spans[definition]
+    return source.docs[definition] or first, last
+
+
+def _outside(source: _Source) -> list[chunks.Run]:
+    """Runs of lines that belong to no definition, without blank lines around them."""
+    spans = [source.spans[d] for d in source.found if d.parent is None]
+    runs = (chunks.trim(source.lines, run) for run in chunks.without(1, len(source.lines), spans))
+    return [run for run in runs if run is not None]
+
+
+def _add_module(
+    source: _Source, outside: Sequence[chunks.Run], symbols: list[Symbol], texts: list[Chunk]
+) -> None:
+    """Append the symbol of what is outside of all definitions, and its chunks."""
+    lines = source.lines
+    top = [definition for definition in source.found if definition.parent is None]
+    first, last = outside[0][0], outside[-1][1]
+    start, end = lines.span(first, last)
+    ordinal = len(symbols)
+    doc = headers.module_doc(top, lines, source.layout)
+    digest = source.structure.outside_hash(source.root, top)
+    symbols.append(
+        Symbol(ordinal, MODULE, MODULE, "module", "", doc, first, last, start, end, digest, digest)
+    )
+    # Comments right above a definition are read with it; they stay here only when nothing else would.
+    runs = chunks.without(first, last, [_covered(source, definition) for definition in top])
+    if all(chunks.trim(lines, run) is None for run in runs):
+        runs = list(outside)
+    borders: set[int] = set()
+    if not all(chunks.fits(lines, *run) for run in runs):
+        borders = chunks.statement_lines(source.root, first, last, source.grammar.comments)
+    texts += chunks.chunks_of(ordinal, MODULE, "", lines, chunks.split(lines, runs, borders))
+
+
+def _comment_lines(lines: Lines, layout: Layout) -> dict[int, int]:
+    """Last line → first line of every comment that has its lines to itself."""
+    found: dict[int, int] = {}
+    source = lines.source
+    for start, end in layout.comments:
+        first = lines.line_at(start)
+        if source[lines.byte_starts[first - 1] : start].strip():
+            continue
+        end = start + len(source[start:end].rstrip())
+        last = lines.line_at(max(start, end - 1))
+        line_end = lines.byte_starts[last] if last < len(lines) else len(source)
+        if not source[end:line_end].strip():
+            found[last] = first
+    return found
