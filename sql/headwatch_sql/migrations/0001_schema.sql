@@ -89,7 +89,8 @@ begin
         execute format('alter table %s add check (tenant_id = %L::uuid)', target, only_tenant);
         execute format('create policy tenant on %s using ((select %s = %L::uuid%s))', target, mine, only_tenant, open);
     end if;
-    perform grant_to_roles(target::text, 'select', 'select, insert, update, delete');
+    perform grant_to_roles(target::text, 'select',
+                           case when open is null then 'select' else 'select, insert, update, delete' end);
 end $$;
 comment on function headwatch.protect(regclass, uuid) is
     'Put a table under the tenant policy, forced for its owner too, and grant it to the roles.';

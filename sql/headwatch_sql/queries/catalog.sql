@@ -16,8 +16,12 @@ returning id
 -- A display name, chosen by the user.
 update repository set name = %(name)s where id = %(id)s and name <> %(name)s
 
+-- name: repository_of
+-- The repository that an object database was registered with.
+select repository_id from clone where host = %(host)s and common_dir = %(common_dir)s
+
 -- name: register_clone
--- One object database on one host; it may have become another repository (its origin changed).
+-- One object database on one host.
 insert into clone (repository_id, host, common_dir)
 values (%(repository_id)s, %(host)s, %(common_dir)s)
 on conflict (tenant_id, host, common_dir) do update set repository_id = clone.repository_id

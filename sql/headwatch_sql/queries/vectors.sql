@@ -1,6 +1,7 @@
 -- name: deactivate
--- At most one model of a tenant is active.
-update model set active = false where active and id <> %(model_id)s
+-- At most one model of a tenant is active; one that is not there replaces none.
+update model set active = false
+where active and id <> %(model_id)s and exists (select from model m where m.id = %(model_id)s)
 
 -- name: activate
 -- Readers see the switch in the next statement.
