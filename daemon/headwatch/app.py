@@ -37,11 +37,23 @@ def run_daemon(config: Config, paths: Sequence[str], vectors: bool) -> int:
     Raises SocketTaken when another daemon runs, and whatever opening the database or a path raises.
     """
     ended = threading.Event()
+    failures: list[BaseException] = []
+
+    def failed(error: BaseException) -> None:
+        failures.append(error)
+        ended.set()
+
     with _signals(ended), ExitStack() as stack:
         claim = stack.enter_context(Claim(config.socket, config.home))
         opened = stack.enter_context(open_database(config))
         engine = stack.enter_context(Engine(config, opened, vectors=vectors))
-        engine.watcher = Watcher(engine.offer, _ignored)
+        engine.watcher = Watcher(
+            engine.offer,
+            _ignored_directories,
+            ignored_files=_ignored_files,
+            polling=config.watch.polling,
+            failed=failed,
+        )
         stack.callback(engine.watcher.stop)
         engine.watcher.start()
         actions = DatabaseActions(config, opened, engine)
@@ -50,7 +62,7 @@ def run_daemon(config: Config, paths: Sequence[str], vectors: bool) -> int:
         for path in paths:
             engine.add(path, None)
         engine.schedule = stack.enter_context(_scheduled(config, engine))
-        server = stack.enter_context(ApiServer(actions, claim))
+        stack.enter_context(ApiServer(actions, claim, failed))
         engine.dispatcher.start()
         if vectors:
             engine.embedder.ensure_started()
@@ -61,11 +73,11 @@ def run_daemon(config: Config, paths: Sequence[str], vectors: bool) -> int:
         systemd.notify("READY=1")
         while not ended.wait(_watchdog_s()):
             systemd.notify("WATCHDOG=1")
-            if server.error is not None:
-                raise server.error
         systemd.notify("STOPPING=1")
         engine.tell("stopped", None)
         log.info("stopping")
+    if failures:
+        raise failures[0]
     return 0
 
 
@@ -147,6 +159,13 @@ def _watchdog_s() -> float | None:
     return int(micros) / 2_000_000 if micros and micros.isdigit() else None
 
 
-def _ignored(target: Target, directories: Sequence[bytes]) -> set[bytes]:
-    location = Location(target.root, target.git_dir, target.common_dir, "sha1")
-    return git.ignored(location, directories, directories=True)
+def _ignored_directories(target: Target, directories: Sequence[bytes]) -> set[bytes]:
+    return git.ignored(_location(target), directories, directories=True)
+
+
+def _ignored_files(target: Target, files: Sequence[bytes]) -> set[bytes]:
+    return git.ignored(_location(target), files, directories=False)
+
+
+def _location(target: Target) -> Location:
+    return Location(target.root, target.git_dir, target.common_dir, object_format="sha1")

@@ -62,9 +62,6 @@ class HistorySettings(_Section):
 
 
 class WatchSettings(_Section):
-    quiet_s: float = Field(default=0.06, ge=0)  # for a lone file
-    burst_quiet_s: float = Field(default=0.25, ge=0)  # for bursts and git signals
-    flush_s: float = Field(default=2.0, gt=0)  # the longest that a hint waits
     token_s: float = Field(default=5.0, gt=0)  # git's own state is compared
     stat_s: float = Field(default=60.0, gt=0)  # every file's stat is compared
     hash_s: float = Field(default=86_400.0, gt=0)  # every file's content is compared

@@ -22,6 +22,7 @@ from headwatch.embedder import Embedder
 from headwatch.hints import COOKIE_PREFIX, Hint, Target
 from headwatch.indexing import IndexerHandle
 from headwatch.schedule import Schedule
+from headwatch.session import Session
 from headwatch.watch import Watcher
 from headwatch_indexer import git, registry, store
 from headwatch_indexer.errors import HeadwatchError
@@ -57,11 +58,12 @@ class Engine:
             idle_exit_s=config.embedding.idle_exit_s,
         )
         self.dispatcher = Dispatcher(self._pass, self._mark, self._passed)
-        self._session = _Session(opened)
+        self._session = Session(opened.dsn, host())
         self._tokens: dict[int, object] = {}  # git's state before the last pass that succeeded
         self._lists: dict[str, object] = {}  # common dir → identity of its list of worktrees
         self._cookies: dict[bytes, threading.Event] = {}
         self._cookie_n = 0
+        self._hints = 0
         self._news = threading.Condition()
         self._rows: dict[int, WorktreeRow] = {}
         self._adopting = threading.Lock()
@@ -90,10 +92,8 @@ class Engine:
 
     def add(self, path: str, name: str | None) -> list[int]:
         """Register a path and take its worktrees up."""
-        with self._registering:
-            rows = registry.add(
-                self._session.conn(), path, host=host(), user_home=self.config.user_home, name=name
-            )
+        with self._registering, self._session.another() as conn:
+            rows = registry.add(conn, path, host=host(), user_home=self.config.user_home, name=name)
         for row in rows:
             self._adopt(row)
         return [row.id for row in rows]
@@ -101,14 +101,15 @@ class Engine:
     def remove(self, worktree: int, purge: bool) -> None:
         """Let a worktree go, with its rows."""
         self._drop(worktree)
-        store.forget_worktree(self._session.conn(), worktree, purge=purge)
+        with self._session.another() as conn:
+            store.forget_worktree(conn, worktree, purge=purge)
 
     def discover(self) -> None:
         """Look for linked worktrees that came or went."""
-        with self._registering:
+        with self._registering, self._session.another() as conn:
             for common_dir in {row.common_dir for row in self.worktrees()}:
                 self._lists[common_dir] = _list_identity(common_dir)
-            found = registry.discover(self._session.conn(), host=host())
+            found = registry.discover(conn, host=host())
         for worktree in found.retired:
             self._drop(worktree)
             self.tell("retired", None, id=worktree)
@@ -167,7 +168,10 @@ class Engine:
         if hint.kind == "worktrees":
             threading.Thread(target=self._discover_quietly, name="discover", daemon=True).start()
             return
-        self.dispatcher.offer(hint)
+        self._hints += 1
+        drop = self.config.watch.drop
+        if drop == "none" or (drop == "half" and self._hints % 2):
+            self.dispatcher.offer(hint)
 
     def follow(self) -> Iterator[None]:
         """Yield at once, and after everything that the journal tells."""
@@ -208,14 +212,12 @@ class Engine:
 
     def beat(self) -> None:
         """Say that this daemon lives; a lost database is revived and its clones are owned again."""
-        clones = {row.clone_id: row.common_dir for row in self._rows.values()}
         try:
-            store.beat(self._session.conn(), clones)
+            self._session.beat()
         except store.Unavailable as exc:
             log.warning("database lost", error=exc.message)
             self.opened.revive()
-            self._session.close()
-            self._own(clones)
+            self._session.beat()
             for row in self._rows.values():
                 self.dispatcher.request(row.id, full=True)
             self.tell("database back", None)
@@ -258,7 +260,7 @@ class Engine:
                 self.dispatcher.request(row.id)
                 return
             self._rows[row.id] = row
-        self._own({row.clone_id: row.common_dir})
+        self._session.own(row.clone_id, row.common_dir)
         self._lists.setdefault(row.common_dir, _list_identity(row.common_dir))
         target = Target(row.id, row.root, row.git_dir, row.common_dir)
         if self.watcher is not None:
@@ -270,16 +272,14 @@ class Engine:
 
     def _drop(self, worktree: int) -> None:
         with self._adopting:
-            self._rows.pop(worktree, None)
+            row = self._rows.pop(worktree, None)
+            last = row is not None and all(other.clone_id != row.clone_id for other in self._rows.values())
         self._tokens.pop(worktree, None)
         self.dispatcher.remove(worktree)
         if self.watcher is not None:
             self.watcher.remove(worktree)
-
-    def _own(self, clones: dict[int, str]) -> None:
-        for clone_id, common_dir in clones.items():
-            if not store.own(self._session.conn(), clone_id, host=host(), common_dir=common_dir):
-                log.warning("another daemon keeps this clone", common_dir=common_dir)
+        if row is not None and last:
+            self._session.release(row.clone_id)
 
     def _pass(self, worktree: int, full: bool) -> Message:
         row = self._rows.get(worktree)
@@ -328,27 +328,6 @@ class Engine:
             self._cookies.pop(name, None)
             with contextlib.suppress(OSError):
                 os.unlink(path)
-
-
-class _Session:
-    """One connection of the main process: it holds the locks that say who keeps a clone."""
-
-    def __init__(self, opened: Opened) -> None:
-        self._opened = opened
-        self._conn: store.Connection | None = None
-        self._lock = threading.Lock()
-
-    def conn(self) -> store.Connection:
-        with self._lock:
-            if self._conn is None or self._conn.closed or self._conn.broken:
-                self._conn = store.connect(self._opened.dsn, name="headwatch")
-            return self._conn
-
-    def close(self) -> None:
-        with self._lock:
-            if self._conn is not None:
-                self._conn.close()
-                self._conn = None
 
 
 def _list_identity(common_dir: str) -> object:

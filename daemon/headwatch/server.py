@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -28,8 +29,12 @@ _log = log.get("api")
 class ApiServer:
     """One uvicorn server in a thread of its own; it wakes only for requests."""
 
-    def __init__(self, actions: Actions, claim: Claim) -> None:
+    def __init__(
+        self, actions: Actions, claim: Claim, failed: Callable[[BaseException], None] = lambda error: None
+    ) -> None:
+        """Serve `actions` on a claimed socket; `failed` hears of an error that ends the server."""
         self.started = threading.Event()
+        self._failed = failed
         self.error: BaseException | None = None  # why the server ended by itself
         self._claim = claim
         calls = Calls()
@@ -77,9 +82,10 @@ class ApiServer:
     def _serve(self, sock: socket.socket) -> None:
         try:
             asyncio.run(self._server.serve(sockets=[sock]))
-        except BaseException as exc:  # the daemon looks at `error`
+        except BaseException as exc:  # told to whoever opened the server
             self.error = exc
             _log.error("api ended", exc_info=exc)
+            self._failed(exc)
         finally:
             sock.close()
             self.started.set()
