@@ -71,12 +71,19 @@ def register(
     A worktree whose folder moved keeps its row: it is known by its git dir.
     """
     with translate(), conn.transaction():
-        repository_id = _one(
-            conn,
-            "register_repository",
-            name=name or default_name(identity, location),
-            identity=identity,
-            object_format=location.object_format,
+        known = conn.execute(
+            _SQL["repository_of"], {"host": host, "common_dir": location.common_dir}
+        ).fetchone()
+        repository_id = (
+            known[0]  # an object database stays with its repository, whatever becomes of its origin
+            if known
+            else _one(
+                conn,
+                "register_repository",
+                name=name or default_name(identity, location),
+                identity=identity,
+                object_format=location.object_format,
+            )
         )
         if name:
             conn.execute(_SQL["rename_repository"], {"id": repository_id, "name": name})
