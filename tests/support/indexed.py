@@ -27,6 +27,11 @@ class Index:
     terms: Terms = field(default_factory=Terms)
     workspaces: dict[str, Workspace] = field(default_factory=dict)  # by common dir
 
+    def reconnect(self) -> None:
+        """Go on with another connection."""
+        self.conn.close()
+        self.conn = store.connect(self.dsn)
+
     def add(self, tree: Worktree, name: str | None = None) -> store.WorktreeRow:
         """Register a worktree and those of the same repository."""
         return registry.add(self.conn, str(tree.root), host=HOST, user_home=str(self.home), name=name)[0]
@@ -74,21 +79,19 @@ class Index:
 @contextmanager
 def open_index(dsn: str, home: Path) -> Iterator[Index]:
     """Open an index; the DSN carries the tenant."""
-    conn = store.connect(dsn)
-    index = Index(dsn, conn, home)
+    index = Index(dsn, store.connect(dsn), home)
     try:
         yield index
     finally:
         index.forget_caches()
-        conn.close()
+        index.conn.close()
 
 
 def purge(dsn: str) -> None:
     """Forget every worktree with its repository; fails when rows are left."""
     conn = store.connect(dsn)
     try:
-        for row in store.worktrees(conn, host=HOST):
-            store.forget_worktree(conn, row.id, purge=True)
+        conn.execute("select headwatch.drop_repository(id) from headwatch.repository")
         for table in (
             "repository",
             "worktree",
