@@ -48,7 +48,7 @@ class Daemon:
             "HEADWATCH_SOCKET": self.socket,
             "HEADWATCH_CONFIG": str(config),
         }
-        command = [sys.executable, "-m", "headwatch.cli", "run", str(project.root), *options]
+        command = [str(Path(sys.executable).parent / "headwatch"), "run", str(project.root), *options]
         self.process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
         while not self._answers():
             assert self.process.poll() is None
