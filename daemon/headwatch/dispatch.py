@@ -67,8 +67,8 @@ class Dispatcher:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self, timeout_s: float = 20.0) -> None:
-        """Let the pass under way end, and begin no other."""
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Let the pass under way end, if it does so in time, and begin no other."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -239,9 +239,9 @@ class Dispatcher:
                 self._inbox.done(batch.worktree)
                 if not known.missing:
                     known.completed = number
-        if failed:
+        if failed and not self._stopping:
             log.warning("pass failed", worktree=known.target.root, error=answer["error"])
-        elif not known.missing:
+        elif not failed and not known.missing:
             self._done(batch.worktree, answer)
             if "held" in batch.reasons and (operation := git.operation(known.target.git_dir)):
                 self._say(known.target, "held", f"a {operation} is under way")

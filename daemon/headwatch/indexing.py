@@ -42,11 +42,12 @@ class IndexerHandle:
         except RequestFailed as exc:
             return {"error": exc.message, "again": exc.kind in _AGAIN}
 
-    def stop(self) -> None:
+    def stop(self, grace_s: float = 1.0) -> None:
+        """End the process; a pass that still runs is cut off, and its transaction rolls back."""
         with self._lock:
             self._stopped = True
             if self._child is not None:
-                self._child.stop()
+                self._child.stop(grace_s)
 
     def _running(self) -> Child:
         with self._lock:
