@@ -54,7 +54,6 @@ class MemorySettings(_Section):
 class EmbeddingSettings(_Section):
     idle_exit_s: float = Field(default=300.0, ge=0)
     device: str = "auto"  # auto, cpu, cuda, mps
-    batch: int = Field(default=64, ge=1)
 
 
 class HistorySettings(_Section):

@@ -167,12 +167,8 @@ def _device(config: Config) -> Iterator[Check]:
     if config.embedding.device != "auto":
         yield Check("device", True, f"{config.embedding.device}, as set by embedding.device")
         return
-    gpu = shutil.which("nvidia-smi") is not None
-    yield Check(
-        "device",
-        True,
-        "the fastest that torch finds" + (", an NVIDIA driver is there" if gpu else ", here the CPU"),
-    )
+    driver = "an NVIDIA driver is there" if shutil.which("nvidia-smi") else "no NVIDIA driver here"
+    yield Check("device", True, f"auto, the fastest that torch finds; {driver}")
 
 
 def _database(config: Config) -> Iterator[Check]:

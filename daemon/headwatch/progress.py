@@ -48,7 +48,7 @@ class _Lines:
 
     def advance(self, n: int = 1) -> None:
         self._done += n
-        if time.monotonic() - self._said_at >= _LINE_INTERVAL_S:
+        if n and time.monotonic() - self._said_at >= _LINE_INTERVAL_S:
             self._say()
 
     def note(self, text: str) -> None:

@@ -32,6 +32,22 @@ def show(parts: Iterable[Text]) -> None:
         out.print(part)
 
 
+def follow(frames: Iterable[Iterable[Text]]) -> None:
+    """Show frame after frame in place at a terminal, one below the other elsewhere."""
+    out = console()
+    if not out.is_terminal:
+        for frame in frames:
+            show(frame)
+            out.file.flush()
+        return
+    from rich.console import Group
+    from rich.live import Live
+
+    with Live(console=out, auto_refresh=False) as live:
+        for frame in frames:
+            live.update(Group(*frame), refresh=True)
+
+
 def search(answer: dict[str, Any]) -> Iterator[Text]:
     """The state when it matters, then each result under its heading."""
     for proof in answer.get("worktrees") or [answer["worktree"]]:

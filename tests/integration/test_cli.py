@@ -249,6 +249,27 @@ def test_events_are_one_object_a_line(run: Run, acts: SetActions, home: Path) ->
 
 
 @pytest.mark.usefixtures("acts")
+def test_watching_shows_each_state(home: Path) -> None:
+    """`status --watch` shows the state again and again, also in a pipe, until its reader goes."""
+    environment = {**os.environ, "HEADWATCH_HOME": str(home)}
+    with subprocess.Popen(
+        [*COMMAND, "status", "--watch"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        seen = 0
+        while seen < 2:
+            seen += process.stdout.readline().startswith("daemon")
+        process.stdout.close()
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+
+
+@pytest.mark.usefixtures("acts")
 def test_a_closed_pipe_is_no_error(home: Path) -> None:
     """`headwatch … | head` ends quietly."""
     environment = {**os.environ, "HEADWATCH_HOME": str(home)}

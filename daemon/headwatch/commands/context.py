@@ -56,8 +56,10 @@ def actions(config: Config) -> Iterator[Actions]:
     """Give the daemon's actions when one answers, else the same straight on the database."""
     client = connect(config.socket)
     if client is not None:
-        yield client
-        warn_of_version(client)
+        try:
+            yield client
+        finally:  # an error may be due to it
+            warn_of_version(client)
         return
     print("headwatch: no daemon runs; working on the database itself", file=sys.stderr)
     from headwatch import log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,6 +25,8 @@ from headwatch.commands.context import (
 from headwatch_indexer.errors import Unreachable
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from headwatch.protocol import Answer
 
 _WATCH_INTERVAL_S = 1.0
@@ -63,13 +65,13 @@ def status(
         if not watch:
             put(act.status(absolute(path)), as_json, render.status)
             return
-        from rich.console import Group
-        from rich.live import Live
+        render.follow(_every(_WATCH_INTERVAL_S, lambda: render.status(act.status(absolute(path)))))
 
-        with Live(console=render.console(), auto_refresh=False) as live:
-            while True:
-                live.update(Group(*render.status(act.status(absolute(path)))), refresh=True)
-                time.sleep(_WATCH_INTERVAL_S)
+
+def _every(seconds: float, look: Callable[[], Iterable[Text]]) -> Iterator[Iterable[Text]]:
+    while True:
+        yield look()
+        time.sleep(seconds)
 
 
 def wait(
