@@ -43,7 +43,7 @@ def url(owner: Owner = False, reader: Reader = False) -> None:
     """
     config = configuration()
     role = _role(owner, reader)
-    database = _open(config, stay_up=True)
+    database = _open(config)
     if connect(config.socket) is None:  # a running daemon has seen to the schema
         _migrate(config, database)
     print(_dsn(config, database, role))
@@ -67,7 +67,7 @@ def shell(
 
     config = configuration()
     role = _role(owner, reader)
-    dsn = _dsn(config, _open(config, stay_up=True), role)
+    dsn = _dsn(config, _open(config), role)
     psql = str(postmaster.binary("psql"))
     commands = [part for sql in arguments or [] for part in ("-c", sql)]
     sys.stdout.flush()
@@ -110,7 +110,7 @@ def stop() -> None:
     print("stopped" if ran else "it did not run")
 
 
-def _open(config: Config, stay_up: bool = False) -> Database:
+def _open(config: Config) -> Database:
     """Start or adopt the database; an embedded one that nobody needs is left as the mark says."""
     from headwatch import postgres
 
@@ -119,7 +119,7 @@ def _open(config: Config, stay_up: bool = False) -> Database:
         return postgres.external(config.database_url)
     home = Path(config.home)
     server = postgres.EmbeddedServer(home)
-    if stay_up or not server.running():  # started here means started for good: nobody else would stop it
+    if not server.running():  # started here means started for good: nobody else would stop it
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         postgres.keep_up(home, on=True)
     return server.start()
