@@ -127,6 +127,11 @@ class Scan:
             self.contents.hold(oid, content)
         self.add(found.place, oid, found.mode, found.look.stat.st_size)
 
+    def take_as_stored(self, found: Found, oid: str) -> None:
+        """Add a file that git stores in another form than the disk's: by its id, its content is git's to give."""
+        self.cache.remember(found.place.path, found.look, oid)
+        self.add(found.place, oid, found.mode, found.look.stat.st_size)
+
     def snapshot(self, head: str | None, branch: str | None) -> Snapshot:
         dirty = sorted((e.path, e.blob_oid, e.mode) for e in self.entries.values() if e.dirty)
         lines = [b"%s %o %s\0" % (oid.encode(), mode, path) for path, oid, mode in dirty]
@@ -144,7 +149,7 @@ class Scan:
 
 
 def look_at(scan: Scan, disk: Disk, places: Iterable[Place]) -> list[Found]:
-    """Read files from disk into the scan; return those whose line ends git might convert."""
+    """Read files from disk into the scan; return those that git might store in another form."""
     pending: list[Found] = []
     for place in places:
         path = place.path
@@ -170,7 +175,7 @@ def look_at(scan: Scan, disk: Disk, places: Iterable[Place]) -> list[Found]:
             continue
         if look is None:  # gone, or something else by now: what this pass saw does not hold together
             scan.unknown.add(path)
-        elif b"\r\n" in look.content:
+        elif b"\r\n" in look.content or _may_be_filtered(scan, place, look.content):
             pending.append(Found(place, mode, look))
         else:
             scan.take_in(Found(place, mode, look), look.content)
@@ -191,8 +196,8 @@ def read_again(location: Location, path: bytes, oid: str) -> bytes | None:
     return None
 
 
-def settle_line_ends(scan: Scan, pending: list[Found]) -> None:
-    """Name content with CRLF as git would: with LF where git says that it converts."""
+def settle_forms(scan: Scan, pending: list[Found]) -> None:
+    """Name content as git would: with LF where it converts line ends, by the index where a filter gives just that."""
     ids = _hash_as_git(scan.location, [found.place.path for found in pending])
     for found, oid in zip(pending, ids, strict=True):
         content = found.look.content
@@ -200,7 +205,15 @@ def settle_line_ends(scan: Scan, pending: list[Found]) -> None:
             converted = content.replace(b"\r\n", b"\n")
             if oid == blob_oid(converted, scan.location.object_format):
                 content = converted
+            elif oid == found.place.index_oid:  # unchanged as git sees it, and git has what it stores
+                scan.take_as_stored(found, oid)
+                continue
         scan.take_in(found, content)
+
+
+def _may_be_filtered(scan: Scan, place: Place, content: bytes) -> bool:
+    """Tell whether a file that git takes for unchanged is not what the index has: seldom more than one or two."""
+    return place.index_oid is not None and blob_oid(content, scan.location.object_format) != place.index_oid
 
 
 def _hash_as_git(location: Location, paths: list[bytes]) -> list[str | None]:

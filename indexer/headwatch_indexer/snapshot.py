@@ -13,7 +13,7 @@ from headwatch_indexer.git import RootMissing
 from headwatch_indexer.listing import Change, Index, IndexEntry, Status
 from headwatch_indexer.objects import Objects
 from headwatch_indexer.records import Entry, Location, RepositoryRules, Skipped, Snapshot
-from headwatch_indexer.scan import Found, Place, Scan, look_at, settle_line_ends
+from headwatch_indexer.scan import Found, Place, Scan, look_at, settle_forms
 
 __all__ = ["Moving", "RootMissing", "StatCache", "ignored_listing", "take"]
 
@@ -78,7 +78,7 @@ def _worktree(scan: Scan) -> bool:
         pending = look_at(scan, disk, _tracked(scan, disk, index, status))
         pending += _changed(scan, disk, index, status)
         pending += _untracked(scan, disk, status)
-        settle_line_ends(scan, pending)
+        settle_forms(scan, pending)
         try:
             root = os.stat(location.root)
         except OSError:
@@ -204,6 +204,9 @@ def _token(location: Location) -> tuple[object, ...]:
         raise _missing(location.root, "is no repository any more")
     if not os.path.isdir(location.git_dir):
         raise _missing(location.root, f"has lost its git dir {location.git_dir}")
+    # Worktrees that change places must not lend each other their HEAD.
+    if not location.bare and (own := gitdir.gitfile(f"{location.root}/.git")) != location.git_dir:
+        raise _missing(location.root, f"belongs to the git dir {own} now, not to {location.git_dir}")
     return git.token(location)
 
 

@@ -213,6 +213,8 @@ def test_places_that_are_taken_over(index: Index, tree: Worktree) -> None:
     first, second = index.row(a).id, index.row(b).id
     for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
         tree.git("worktree", "move", f"../{old}", f"../{new}")
+    with pytest.raises(RootMissing, match=r"worktrees/b now"):
+        index.reconcile(a)
     found = index.discover()
     assert (found.added, found.retired) == ((), ())
     assert (index.row(a).id, index.row(b).id) == (second, first)
