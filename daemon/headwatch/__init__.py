@@ -1,5 +1,3 @@
 """The process around the indexer: time, threads, sockets, signals, retries and the command line."""
 
-from importlib.metadata import version
-
-__version__ = version("headwatch")
+__version__ = "0.1.0"
