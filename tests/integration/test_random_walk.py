@@ -131,7 +131,7 @@ operations: st.SearchStrategy[tuple[str, Operation]] = st.one_of(
 
 
 @settings(
-    max_examples=8,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
