@@ -61,6 +61,7 @@ class DatabaseActions:
             max_size=8 if engine else 2,
             kwargs={"autocommit": True, "application_name": "headwatch reader", "prepare_threshold": 3},
             configure=_configure,
+            check=ConnectionPool.check_connection,  # a server that was started again left dead ones behind
             open=True,
             timeout=15,
             num_workers=1,

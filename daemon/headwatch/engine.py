@@ -68,6 +68,8 @@ class Engine:
         self._rows: dict[int, WorktreeRow] = {}
         self._adopting = threading.Lock()
         self._registering = threading.Lock()
+        self._recovering = threading.Lock()
+        self._lost = False  # the database is away, and the log says so
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -211,16 +213,11 @@ class Engine:
         }
 
     def beat(self) -> None:
-        """Say that this daemon lives; a lost database is revived and its clones are owned again."""
+        """Say that this daemon lives; a lost database is revived, and everything is looked at again."""
         try:
             self._session.beat()
         except store.Unavailable as exc:
-            log.warning("database lost", error=exc.message)
-            self.opened.revive()
-            self._session.beat()
-            for row in self._rows.values():
-                self.dispatcher.request(row.id, full=True)
-            self.tell("database back", None)
+            self._recover(exc)
 
     def check_tokens(self) -> None:
         """Compare git's own state with what it was before the last pass, and the lists of worktrees."""
@@ -253,6 +250,29 @@ class Engine:
         except HeadwatchError as exc:
             log.warning("worktrees not listed", error=exc.message)
 
+    def _recover(self, problem: HeadwatchError) -> None:
+        """Bring the database back; one that stays away is tried again with the next beat."""
+        with self._recovering:
+            with contextlib.suppress(store.Unavailable):
+                self._session.beat()
+                return  # it was the connection alone, or another thread was faster
+            if not self._lost:
+                self._lost = True
+                log.warning("database lost", error=problem.message)
+            self.opened.revive()
+            with contextlib.suppress(store.Unavailable):
+                self._session.beat()
+                self._lost = False
+                for row in self.worktrees():
+                    self._doubt(row, "the database was away")
+                    self.dispatcher.request(row.id, full=True)
+                log.info("database back")
+                self.tell("database back", None)
+
+    def _doubt(self, row: WorktreeRow, reason: str) -> None:
+        """Take back what the rows say of a worktree that has not been looked at for a while."""
+        store.mark(self._session.conn(), row.id, state="pending", reason=reason)
+
     def _adopt(self, row: WorktreeRow) -> None:
         with self._adopting:
             known = self._rows.get(row.id)
@@ -260,6 +280,8 @@ class Engine:
                 self.dispatcher.request(row.id)
                 return
             self._rows[row.id] = row
+        if row.state == "fresh":  # readers believe it from the moment on that somebody keeps it
+            self._doubt(row, "not looked at since the daemon started")
         self._session.own(row.clone_id, row.common_dir)
         self._lists.setdefault(row.common_dir, _list_identity(row.common_dir))
         target = Target(row.id, row.root, row.git_dir, row.common_dir)
@@ -290,6 +312,9 @@ class Engine:
         answer = self.indexer.reconcile(worktree, full=full, degraded=degraded)
         if "error" not in answer:
             self._tokens[worktree] = token
+        elif answer.get("away"):
+            with contextlib.suppress(HeadwatchError):
+                self.beat()
         return answer
 
     def _passed(self, worktree: int, answer: Message) -> None:

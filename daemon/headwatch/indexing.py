@@ -33,14 +33,17 @@ class IndexerHandle:
         self._running()
 
     def reconcile(self, worktree: int, *, full: bool, degraded: str | None) -> Message:
-        """Run one pass; its error, and the child's death, come back under "error"."""
+        """Run one pass; its error, and the child's death, come back under "error".
+
+        "again": the same may work in a moment; "away": the database is out of reach.
+        """
         job = {"op": "reconcile", "worktree": worktree, "full": full, "degraded": degraded}
         try:
             return self._running().request(job, timeout_s=_JOB_TIMEOUT_S)
         except ChildDied as exc:
             return {"error": exc.message, "again": True}
         except RequestFailed as exc:
-            return {"error": exc.message, "again": exc.kind in _AGAIN}
+            return {"error": exc.message, "again": exc.kind in _AGAIN, "away": exc.kind == "Unavailable"}
 
     def stop(self, grace_s: float = 1.0) -> None:
         """End the process; a pass that still runs is cut off, and its transaction rolls back."""
