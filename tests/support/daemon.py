@@ -95,6 +95,7 @@ class Daemon:
         """Ask for the end with SIGTERM; returns the exit code."""
         assert self._process is not None
         self._process.terminate()
+        self._dsn = None  # the database goes with the daemon, unless it is asked to stay
         return self._process.wait(timeout_s)
 
     def kill(self) -> None:
