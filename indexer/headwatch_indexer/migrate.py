@@ -24,6 +24,8 @@ def known() -> int:
 
 def version(conn: psycopg.Connection[tuple[object, ...]]) -> int:
     """The schema version of a database; 0 when headwatch has none there."""
+    # A relation lock makes this session hear of migrations that others have committed; an advisory lock does not.
+    conn.execute("select from pg_catalog.pg_proc limit 0")
     found = conn.execute("select to_regprocedure('headwatch.schema_version()') is not null").fetchone()
     if not found or not found[0]:
         return 0
