@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from psycopg import sql
-
 from headwatch_indexer.records import Parsed
 from headwatch_indexer.store.connection import Connection
 from headwatch_indexer.tokens import frequencies
@@ -113,12 +111,8 @@ def add_parses(
 def add_postings(conn: Connection, repository_id: int, contents: Sequence[int], *, fresh: bool) -> None:
     """Write the postings of new contents; a fresh partition is indexed and attached after it is filled."""
     if contents:
-        conn.execute(
-            sql.SQL(_SQL["add_postings"].decode()).format(
-                partition=sql.Identifier(f"posting_r{repository_id}")
-            ),
-            {"contents": list(contents)},
-        )
+        statement = _SQL["add_postings"].replace(b"{partition}", b"posting_r%d" % repository_id)
+        conn.execute(statement, {"contents": list(contents)})
     if fresh:
         conn.execute("select attach_repository(%s)", (repository_id,))
 

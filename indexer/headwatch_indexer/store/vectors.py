@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from pgvector import HalfVector
 from pgvector.psycopg import register_vector
-from psycopg import sql
 
 from headwatch_indexer.errors import HeadwatchError
 from headwatch_indexer.store.connection import Connection, connect, translate
@@ -188,8 +187,6 @@ class VectorQueue:
         return self._conn
 
 
-def _with_model(query: str, model_id: int) -> sql.Composed:
+def _with_model(query: str, model_id: int) -> bytes:
     """Put a model's table into a query; the id is a number from the database."""
-    if not isinstance(model_id, int):
-        raise HeadwatchError(f"not a model id: {model_id!r}", hint="select * from headwatch.active_model()")
-    return sql.SQL(_SQL[query].decode()).format(vectors=sql.Identifier(f"code_vector_m{model_id}"))
+    return _SQL[query].replace(b"{vectors}", b"code_vector_m%d" % model_id)
