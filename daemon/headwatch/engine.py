@@ -60,6 +60,7 @@ class Engine:
         self.dispatcher = Dispatcher(self._pass, self._mark, self._passed)
         self._session = Session(opened.dsn, host())
         self._tokens: dict[int, object] = {}  # git's state before the last pass that succeeded
+        self._problems: dict[int, str | None] = {}  # what the worktree's .headwatch.toml has wrong
         self._lists: dict[str, object] = {}  # common dir → identity of its list of worktrees
         self._cookies: dict[bytes, threading.Event] = {}
         self._cookie_n = 0
@@ -280,7 +281,7 @@ class Engine:
                 self.dispatcher.request(row.id)
                 return
             self._rows[row.id] = row
-        if row.state == "fresh":  # readers believe it from the moment on that somebody keeps it
+        if self.watcher is not None and row.state == "fresh":  # readers believe it once somebody keeps it
             self._doubt(row, "not looked at since the daemon started")
         self._session.own(row.clone_id, row.common_dir)
         self._lists.setdefault(row.common_dir, _list_identity(row.common_dir))
@@ -322,6 +323,7 @@ class Engine:
         self.counters["symbols_parsed"] += answer.get("symbols_parsed", 0)
         self.counters["chunks_reused"] += answer.get("chunks_reused", 0)
         self.counters["git_processes"] += answer.get("git_processes", 0)
+        self._report_problem(worktree, answer.get("problem"))
         if not answer.get("changed"):
             return
         told = ("generation", "files", "removed", "rows", "symbols_parsed", "seconds", "head")
@@ -330,6 +332,12 @@ class Engine:
         self.tell("reconciled", worktree, **detail)
         if self.vectors and self.waiting(worktree):
             self.embedder.work()
+
+    def _report_problem(self, worktree: int, problem: str | None) -> None:
+        """Log what the repository's own settings have wrong, once."""
+        if problem is not None and problem != self._problems.get(worktree):
+            log.warning("settings of a repository not read", problem=problem)
+        self._problems[worktree] = problem
 
     def _mark(self, target: Target, state: str, reason: str | None) -> None:
         row = self._rows.get(target.worktree)
