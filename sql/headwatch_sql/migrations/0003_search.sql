@@ -228,13 +228,13 @@ begin
                 0.3 * unit * name_overlap(regexp_replace(h.path, '^.*/|\.[^./]*$', '', 'g'), words) as stem_words,
                 0.1 * unit * least(count(*) over (partition by h.path) - 1, 4) as same_file,
                 case when h.role = 'source' or tests = 'equal' and h.role = 'test' or h.role = 'test' and asks_for_tests then 1
-                    else 0.5 end as demotion
+                    else 0.4 end as demotion
             from hit h
         ), summed as (
             select f.*, (f.lexical + f.dense + f.definition + f.name_words + f.stem_words + f.same_file) * f.demotion as plain
             from featured f
         ), spread as (
-            select s.*, power(0.8::float8, row_number() over (partition by s.path order by s.plain desc, s.ordinal) - 1) as repeat
+            select s.*, power(0.5::float8, row_number() over (partition by s.path order by s.plain desc, s.ordinal) - 1) as repeat
             from summed s
         ), best as (
             select s.*, s.plain * s.repeat as score, row_number() over (order by s.plain * s.repeat desc, s.path, s.ordinal) as rank
