@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tree_sitter import Node, Parser, Point, Tree
+from tree_sitter import Node
 
 from headwatch_indexer import chunks, headers
 from headwatch_indexer.definitions import Definition, find_definitions
@@ -15,11 +15,10 @@ from headwatch_indexer.layout import Layout, read_layout
 from headwatch_indexer.lines import Lines
 from headwatch_indexer.records import Chunk, Symbol
 from headwatch_indexer.structure import Structure, read_structure
+from headwatch_indexer.trees import parse_tree
 from headwatch_indexer.windows import read_windows
 
 MODULE: Final = "<module>"
-_READ_BYTES: Final = 1 << 16
-_RUBBLE_NODES: Final = 30_000
 
 # Kinds whose members are read apart from them, however short they are.
 _CONTAINERS: Final = frozenset({"class", "interface", "module", "constant"})
@@ -46,7 +45,7 @@ def read_code(lines: Lines, language: str) -> tuple[str, Sequence[Symbol], Seque
     parser cannot get through in time is cut into windows of lines, and is "partial".
     """
     grammar = grammar_of(language)
-    tree = _parse(lines.source, grammar)
+    tree = parse_tree(lines.source, grammar)
     if tree is None:
         return "partial", *read_windows(lines)
     source = _read(lines, grammar, tree.root_node)
@@ -61,36 +60,6 @@ def read_code(lines: Lines, language: str) -> tuple[str, Sequence[Symbol], Seque
     if outside:
         _add_module(source, outside, symbols, texts)
     return "partial" if source.root.has_error else "ok", symbols, texts
-
-
-def _parse(source: bytes, grammar: Grammar) -> Tree | None:
-    """Parse within a bounded number of steps, so that the outcome depends on the source alone.
-
-    Code of every language takes a step (of the parser's own counting) for 50 to 200 bytes, garbage for 14 or more;
-    some grammars need minutes for a broken file of 1,500 bytes.
-    """
-    left = 1_000 + len(source) // 8
-
-    def used_up(_offset: int, _has_error: bool) -> bool:
-        nonlocal left
-        left -= 1
-        return left < 0
-
-    def read(offset: int, _point: Point) -> bytes:
-        return source[offset : offset + _READ_BYTES]
-
-    try:
-        tree = Parser(grammar.language).parse(read, progress_callback=used_up)
-    except ValueError:  # how the binding says that the callback stopped it
-        return None
-    return None if _is_rubble(tree.root_node) else tree
-
-
-def _is_rubble(root: Node) -> bool:
-    """Is the tree one long row of tokens that fit nowhere? A query takes quadratic time over such a row."""
-    if not root.has_error or root.descendant_count < _RUBBLE_NODES:
-        return False
-    return any(node.is_error and node.child_count > _RUBBLE_NODES for node in (root, *root.children))
 
 
 def _read(lines: Lines, grammar: Grammar, root: Node) -> _Source:

@@ -96,7 +96,7 @@ def _typed(kind: str, raw: str, receiver: str) -> tuple[str, str]:
 
 
 def _type_name(text: str) -> str:
-    text = _without_brackets(text, "<", ">") if "<" in text else text.split("[")[0]
+    text = _without_brackets(text, "<", ">") if "<" in text else text[:1] + text[1:].split("[")[0]
     text = re.sub(r"&\s*(?:'\w+\s+)?|\*\s*|\b(?:mut|const|dyn|impl)\b", "", text).strip()
     if re.fullmatch(r"[\w:.]+", text):
         return re.split(r"::|\.", text)[-1]

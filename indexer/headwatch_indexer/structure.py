@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
@@ -44,6 +44,7 @@ class Structure:
     pieces: Sequence[bytes]  # the code between them
     string_starts: Sequence[int]
     strings: Sequence[bytes]
+    doc_starts: Set[int]
     comment: re.Pattern[str]
     comment_marks: Sequence[str]
     docstrings: bool
@@ -66,6 +67,8 @@ class Structure:
         starts = [start for start, _ in spans]
         whole: list[str] = []
         for node in root.children:
+            if node.start_byte in self.doc_starts:
+                continue
             at = bisect_left(starts, node.end_byte) - 1
             if at < 0 or spans[at][1] <= node.start_byte:
                 whole.append(self._tree([node]))
@@ -124,6 +127,7 @@ def read_structure(source: bytes, layout: Layout, found: Sequence[Definition], g
         pieces=pieces,
         string_starts=[start for start, _ in strings],
         strings=[source[start:end] for start, end in strings],
+        doc_starts={start for start, _ in layout.docs},
         comment=_comment_pattern(grammar.comments),
         comment_marks=[f"({kind}" for kind in sorted(grammar.comments)],
         docstrings=grammar.docstrings,
@@ -134,28 +138,24 @@ def expression(node: Node, whole_nodes: int = WHOLE_NODES) -> str:
     """Write a node as an S-expression, as Node.__str__ does, without its recursion on large trees."""
     if node.descendant_count <= whole_nodes:
         return str(node)
-    out: list[str] = []
+    out = [f"({node.type}"]
+    closing = [")"]
     cursor = node.walk()
-    depth = 0
-    out.append(f"({node.type}")
-    down = cursor.goto_first_child()
-    depth += down
-    while depth:
+    cursor.goto_first_child()
+    while closing:
         child = cursor.node
-        field = cursor.field_name
-        large = child is not None and child.descendant_count > whole_nodes
-        if child is not None and (child.is_named or child.is_missing):
-            out.append(f" {field}: " if field else " ")
-            out.append(f"({child.type}" if large else str(child))
-        if large and cursor.goto_first_child():
-            depth += 1
-            continue
-        while not cursor.goto_next_sibling():
+        if child is not None:
+            shown = child.is_named or child.is_missing
+            large = child.descendant_count > whole_nodes
+            if shown:
+                out.append(f" {cursor.field_name}: " if cursor.field_name else " ")
+                out.append(f"({child.type}" if large else str(child))
+            if large and cursor.goto_first_child():
+                closing.append(")" if shown else "")
+                continue
+        while closing and not cursor.goto_next_sibling():
             cursor.goto_parent()
-            depth -= 1
-            out.append(")")
-            if not depth:
-                break
+            out.append(closing.pop())
     return "".join(out)
 
 
