@@ -16,7 +16,7 @@ run: $(VENV)/installed  ## the daemon on this very repository, with the embedded
 	$(BIN)/headwatch run .
 
 test: $(VENV)/installed
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadscope
 
 format: $(VENV)/installed
 	$(BIN)/ruff format daemon indexer sql tests

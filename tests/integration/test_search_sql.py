@@ -337,7 +337,7 @@ def test_tests_come_first_when_asked_for(library: Library) -> None:
         ]
         for how in ("demote", "equal", "exclude")
     }
-    assert scores["equal"][0] == pytest.approx(2 * scores["demote"][0])
+    assert scores["equal"][0] == pytest.approx(2.5 * scores["demote"][0])
     assert scores["exclude"] == []
 
 
