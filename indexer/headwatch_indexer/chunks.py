@@ -14,6 +14,8 @@ from headwatch_indexer.records import Chunk
 
 LINES: Final = 60
 CHARACTERS: Final = 2_400
+DOC_LINES: Final = 30
+DOC_CHARACTERS: Final = 1_200
 
 Run = tuple[int, int]  # first and last line, both included
 
@@ -42,19 +44,19 @@ def fits(lines: Lines, first: int, last: int) -> bool:
 
 
 def chunks_of(
-    ordinal: int, qualname: str, signature: str, lines: Lines, parts: Sequence[Part], doc_first: int = 0
+    ordinal: int, qualname: str, signature: str, lines: Lines, parts: Sequence[Part], doc: Run | None = None
 ) -> list[Chunk]:
     """Write the parts of a symbol: its name, the signature from the second part on, then the lines.
 
-    doc_first: first line of the comment right above the symbol, which opens its first part; 0 for none.
+    doc: lines of the comment right above the symbol, which open its first part.
     """
     chunks: list[Chunk] = []
     for n, part in enumerate(parts):
         out = [qualname]
         if n and signature:
             out.append(signature)
-        elif doc_first and not n:
-            out.extend(lines.texts[doc_first - 1 : part.first - 1])
+        elif doc is not None and not n:
+            out.extend(lines.texts[doc[0] - 1 : doc[1]])
         for first, last in part.runs:
             out.extend(lines.texts[first - 1 : last])
         chunks.append(Chunk(ordinal, n, part.first, part.last, "\n".join(out)))
@@ -115,6 +117,22 @@ def comment_above(line: int, comments: Mapping[int, int]) -> int:
     while (first := comments.get(at - 1)) is not None:
         at = first
     return at if at < line else 0
+
+
+def doc_lines(lines: Lines, first: int, line: int) -> Run | None:
+    """Lines of a comment (its first line, 0 for none) above a line that are read with what is there.
+
+    A long comment lends its beginning alone; the rest stays with the code around it.
+    """
+    if not first:
+        return None
+    size, last = 0, first - 1
+    for number in range(first, min(line, first + DOC_LINES)):
+        size += len(lines.texts[number - 1]) + 1
+        if size > DOC_CHARACTERS and last >= first:
+            break
+        last = number
+    return trim(lines, (first, last))
 
 
 def statement_lines(body: Node, first: int, last: int, comments: frozenset[str]) -> set[int]:

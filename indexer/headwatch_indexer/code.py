@@ -35,7 +35,8 @@ class _Source:
     structure: Structure
     found: Sequence[Definition]
     spans: dict[Definition, chunks.Run]  # first and last line
-    docs: dict[Definition, int]  # first line of the comment right above, 0 for none
+    comments: dict[Definition, int]  # first line of the comment right above, 0 for none
+    docs: dict[Definition, chunks.Run | None]  # the lines of that comment that are read with the definition
 
 
 def read_code(lines: Lines, language: str) -> tuple[str, Sequence[Symbol], Sequence[Chunk]]:
@@ -68,8 +69,9 @@ def _read(lines: Lines, grammar: Grammar, root: Node) -> _Source:
     structure = read_structure(lines.source, layout, found, grammar)
     spans = {d: (lines.line_at(d.start), lines.line_at(max(d.start, d.end - 1))) for d in found}
     comments = _comment_lines(lines, layout)
-    docs = {d: chunks.comment_above(spans[d][0], comments) for d in found}
-    return _Source(lines, grammar, root, layout, structure, found, spans, docs)
+    above = {d: chunks.comment_above(spans[d][0], comments) for d in found}
+    docs = {d: chunks.doc_lines(lines, above[d], spans[d][0]) for d in found}
+    return _Source(lines, grammar, root, layout, structure, found, spans, above, docs)
 
 
 def _add(source: _Source, definition: Definition, symbols: list[Symbol], texts: list[Chunk]) -> None:
@@ -80,7 +82,6 @@ def _add(source: _Source, definition: Definition, symbols: list[Symbol], texts: 
     signature = headers.signature_of(definition, body, lines, layout)
     structural_hash, body_hash = source.structure.hashes(definition)
     first, last = source.spans[definition]
-    doc_first = source.docs[definition]
     start, end = lines.span(first, last)
     symbols.append(
         Symbol(
@@ -89,7 +90,7 @@ def _add(source: _Source, definition: Definition, symbols: list[Symbol], texts: 
             qualname=definition.qualname,
             kind=definition.kind,
             signature=signature,
-            doc=headers.doc_of(definition, lines, layout, doc_first),
+            doc=headers.doc_of(definition, lines, layout, source.comments[definition]),
             start_line=first,
             end_line=last,
             start_offset=start,
@@ -99,7 +100,7 @@ def _add(source: _Source, definition: Definition, symbols: list[Symbol], texts: 
         )
     )
     parts = _parts(source, definition, body)
-    texts += chunks.chunks_of(ordinal, definition.qualname, signature, lines, parts, doc_first)
+    texts += chunks.chunks_of(ordinal, definition.qualname, signature, lines, parts, source.docs[definition])
 
 
 def _parts(source: _Source, definition: Definition, body: Node | None) -> Sequence[chunks.Part]:
@@ -109,7 +110,7 @@ def _parts(source: _Source, definition: Definition, body: Node | None) -> Sequen
     whole = chunks.fits(lines, first, last)
     if whole and (not definition.children or definition.kind not in _CONTAINERS):
         return [chunks.Part([(first, last)])]
-    runs = chunks.without(first, last, [_covered(source, child) for child in definition.children])
+    runs = chunks.without(first, last, _covered(source, definition.children))
     if all(chunks.trim(lines, run) is None for run in runs):
         runs = [(first, first)]  # everything is on one line
     borders: set[int] = set()
@@ -119,10 +120,10 @@ def _parts(source: _Source, definition: Definition, body: Node | None) -> Sequen
     return chunks.split(lines, runs, borders)
 
 
-def _covered(source: _Source, definition: Definition) -> chunks.Run:
-    """Lines that are read with a definition: its own and the comment right above."""
-    first, last = source.spans[definition]
-    return source.docs[definition] or first, last
+def _covered(source: _Source, definitions: Sequence[Definition]) -> list[chunks.Run]:
+    """Lines that are read with definitions: their own and those of the comments right above."""
+    runs = [source.spans[definition] for definition in definitions]
+    return runs + [doc for definition in definitions if (doc := source.docs[definition]) is not None]
 
 
 def _outside(source: _Source) -> list[chunks.Run]:
@@ -147,7 +148,7 @@ def _add_module(
         Symbol(ordinal, MODULE, MODULE, "module", "", doc, first, last, start, end, digest, digest)
     )
     # Comments right above a definition are read with it; they stay here only when nothing else would.
-    runs = chunks.without(first, last, [_covered(source, definition) for definition in top])
+    runs = chunks.without(first, last, _covered(source, top))
     if all(chunks.trim(lines, run) is None for run in runs):
         runs = list(outside)
     borders: set[int] = set()
@@ -169,4 +170,12 @@ def _comment_lines(lines: Lines, layout: Layout) -> dict[int, int]:
         line_end = lines.byte_starts[last] if last < len(lines) else len(source)
         if not source[end:line_end].strip():
             found[last] = first
+            # A doc block may stand apart by one blank line; on line 1 it is about the file.
+            if (
+                first > 1
+                and source.startswith(b"/**", start)
+                and last < len(lines)
+                and lines.is_blank(last + 1)
+            ):
+                found[last + 1] = first
     return found

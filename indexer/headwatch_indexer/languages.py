@@ -85,7 +85,8 @@ _INTERPRETERS: Final[dict[str, str]] = {
     "kotlin": "kotlin",
 }
 
-_SHEBANG = re.compile(rb"#!\s*(?:\S*/)?(?:env\s+(?:-\S+\s+)*(?:\w+=\S*\s+)*(?:\S*/)?)?([A-Za-z_+-]+)")
+_SHEBANG = re.compile(rb"#!([^\n]{1,200})")
+_PROGRAM = re.compile(rb"(?:^|[\s/])([A-Za-z_+-]+)[\d.]*(?=\s|$)")
 
 
 def language_of(path: bytes, rules: RepositoryRules | None = None, head: bytes = b"") -> str:
@@ -105,10 +106,12 @@ def language_of(path: bytes, rules: RepositoryRules | None = None, head: bytes =
     stem, dot, extension = name.rpartition(".")
     if dot and stem and extension in _EXTENSIONS:
         return _EXTENSIONS[extension]
-    if not dot and head.startswith(b"#!"):
-        match = _SHEBANG.match(head)
-        if match:
-            return _INTERPRETERS.get(match[1].decode("ascii").lower(), TEXT)
+    match = None if dot else _SHEBANG.match(head)
+    if match is not None:
+        for program in _PROGRAM.findall(match[1]):  # `env -S uv run python3`: the first word that is known
+            known = _INTERPRETERS.get(program.decode("ascii").lower())
+            if known is not None:
+                return known
     return TEXT
 
 

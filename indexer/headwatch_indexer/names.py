@@ -75,6 +75,8 @@ def _plain(kind: str, raw: str, receiver: str) -> tuple[str, str]:
 
 def _javascript(kind: str, raw: str, receiver: str) -> tuple[str, str]:
     path = _WHITE.sub("", raw).strip("\"'`")
+    if receiver:
+        path = f"{_WHITE.sub('', receiver)}.{path}"
     if kind == "assigned" or ("." in path and not path.startswith("[")):
         if not _MEMBER.fullmatch(path):
             return kind, ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from headwatch_indexer import chunks, headers, names
@@ -42,7 +42,8 @@ _CREATE = re.compile(
     rf"(?P<name>{_NAME_PART}(?:\s*\.\s*{_NAME_PART})*)",
     re.IGNORECASE,
 )
-_WHITE = re.compile(r"\s+")
+_BODY = re.compile(r"\bas\b|\bbegin\b|;", re.IGNORECASE)
+_HEAD: Final = 2_000  # characters in which the name of what is created stands
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,33 +52,45 @@ class _Statement:
     end: int  # after its semicolon
 
 
-def read_statements(lines: Lines) -> tuple[list[Symbol], list[Chunk]]:
-    """List what a script creates, and everything else as one module symbol at the end."""
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """A statement that creates something."""
+
+    head: re.Match[str]
+    body: str
+    span: chunks.Run
+    comment_first: int  # first line of the comment right above, 0 for none
+    doc: chunks.Run | None  # the lines of it that are read with the statement
+
+
+def read_statements(lines: Lines) -> tuple[Sequence[Symbol], Sequence[Chunk]]:
+    """List what a script creates, and everything else as one module symbol, in file order."""
     text = "\n".join(lines.texts)
+    comments = _comment_lines(text, lines)
+    objects: list[_Object] = []
+    others: list[str] = []
+    for statement in _statements(text):
+        body = text[statement.start : statement.end]
+        head = _CREATE.match(_without_comments(body[:_HEAD]))
+        if head is None:
+            others.append(_normal(body))
+            continue
+        span = _line(lines, statement.start), _line(lines, statement.end - 1)
+        first = chunks.comment_above(span[0], comments)
+        objects.append(_Object(head, body, span, first, chunks.doc_lines(lines, first, span[0])))
     symbols: list[Symbol] = []
     found: list[Chunk] = []
     seen: dict[str, int] = {}
-    covered: list[chunks.Run] = []
-    outside: list[str] = []
-    comments = _comment_lines(text, lines)
-    for statement in _statements(text):
-        body = text[statement.start : statement.end]
-        match = _CREATE.match(_without_comments(body[:2_000]))
-        if match is None:
-            outside.append(_normal(body))
-            continue
-        first, last = _line(lines, statement.start), _line(lines, statement.end - 1)
-        symbol = _symbol(len(symbols), match, body, (first, last), seen, lines)
-        doc_first = chunks.comment_above(first, comments)
-        if doc_first:
-            symbol = replace(symbol, doc=headers.clean_comment(lines.slice(doc_first, first - 1)))
-        symbols.append(symbol)
-        parts = [chunks.Part([(first, last)])]
-        if not chunks.fits(lines, first, last):
-            parts = chunks.split(lines, [(first, last)], ())
-        found += chunks.chunks_of(symbol.ordinal, symbol.qualname, symbol.signature, lines, parts, doc_first)
-        covered.append((first, last))
-    return _with_module(symbols, found, lines, covered, comments, outside)
+    runs = (chunks.trim(lines, run) for run in chunks.without(1, len(lines), [o.span for o in objects]))
+    outside = [run for run in runs if run is not None]
+    for created in objects:
+        if outside and outside[0][0] <= created.span[0]:
+            _add_module(symbols, found, lines, outside, objects, comments, others)
+            outside = []
+        _add(symbols, found, created, seen, lines)
+    if outside:
+        _add_module(symbols, found, lines, outside, objects, comments, others)
+    return symbols, found
 
 
 def _statements(text: str) -> Iterable[_Statement]:
@@ -111,61 +124,67 @@ def _statements(text: str) -> Iterable[_Statement]:
         yield _Statement(start, start + len(text[start:].rstrip()))
 
 
-def _symbol(
-    ordinal: int, match: re.Match[str], body: str, span: tuple[int, int], seen: dict[str, int], lines: Lines
-) -> Symbol:
-    parts = re.findall(_NAME_PART, match["name"])
-    path = ".".join(part.strip('"`[]').replace('""', '"') for part in parts)
-    start, end = lines.span(*span)
-    normal = _normal(body)
-    head = re.split(r"\bas\b|\bbegin\b|;", _without_comments(body[:600]), maxsplit=1, flags=re.IGNORECASE)[0]
-    if match["what"].lower() == "table":
-        head = match[0]
-    return Symbol(
-        ordinal=ordinal,
+def _add(
+    symbols: list[Symbol], found: list[Chunk], created: _Object, seen: dict[str, int], lines: Lines
+) -> None:
+    """Append an object's symbol and its chunks."""
+    what = created.head["what"].lower()
+    path = ".".join(
+        part.strip('"`[]').replace('""', '"') for part in re.findall(_NAME_PART, created.head["name"])
+    )
+    head = created.head[0]
+    if what != "table":
+        head = _BODY.split(_without_comments(created.body[:_HEAD]), maxsplit=1)[0]
+    first, last = created.span
+    start, end = lines.span(first, last)
+    normal = _normal(created.body)
+    symbol = Symbol(
+        ordinal=len(symbols),
         name=path.rpartition(".")[2],
         qualname=names.numbered(path, seen),
-        kind=_KINDS[match["what"].lower()],
-        signature=_WHITE.sub(" ", head).strip()[: headers.SIGNATURE_LENGTH],
-        doc="",
-        start_line=span[0],
-        end_line=span[1],
+        kind=_KINDS[what],
+        signature=" ".join(head.split())[: headers.SIGNATURE_LENGTH],
+        doc=headers.clean_comment(lines.slice(created.comment_first, first - 1))
+        if created.comment_first
+        else "",
+        start_line=first,
+        end_line=last,
         start_offset=start,
         end_offset=end,
         structural_hash=digest(normal.encode()),
-        body_hash=digest(normal.replace(_normal(match["name"]), "", 1).encode()),
+        body_hash=digest(normal.replace(_normal(created.head["name"]), "", 1).encode()),
     )
+    symbols.append(symbol)
+    parts = [chunks.Part([created.span])]
+    if not chunks.fits(lines, first, last):
+        parts = chunks.split(lines, [created.span], ())
+    found += chunks.chunks_of(symbol.ordinal, symbol.qualname, symbol.signature, lines, parts, created.doc)
 
 
-def _with_module(
+def _add_module(
     symbols: list[Symbol],
     found: list[Chunk],
     lines: Lines,
-    covered: list[chunks.Run],
-    comments: dict[int, int],
-    outside: list[str],
-) -> tuple[list[Symbol], list[Chunk]]:
-    """Add what is outside of all objects as one symbol, in its place by first line."""
-    runs = [chunks.trim(lines, run) for run in chunks.without(1, len(lines), covered)]
-    trimmed = [run for run in runs if run is not None]
-    if not trimmed:
-        return symbols, found
-    first, last = trimmed[0][0], trimmed[-1][1]
+    outside: Sequence[chunks.Run],
+    objects: Sequence[_Object],
+    comments: Mapping[int, int],
+    others: Sequence[str],
+) -> None:
+    """Append the symbol of what creates nothing, and its chunks."""
+    first, last = outside[0][0], outside[-1][1]
     start, end = lines.span(first, last)
-    at = sum(symbol.start_line < first for symbol in symbols)
-    hashed = digest(*(statement.encode() for statement in outside))
+    ordinal = len(symbols)
+    hashed = digest(*(statement.encode() for statement in others))
     opening = _opening(first, comments)
     doc = headers.clean_comment(lines.slice(first, opening)) if opening else ""
-    module = Symbol(at, MODULE, MODULE, "module", "", doc, first, last, start, end, hashed, hashed)
-    own = chunks.without(
-        first, last, [(chunks.comment_above(run[0], comments) or run[0], run[1]) for run in covered]
+    symbols.append(
+        Symbol(ordinal, MODULE, MODULE, "module", "", doc, first, last, start, end, hashed, hashed)
     )
-    if all(chunks.trim(lines, run) is None for run in own):
-        own = trimmed
-    texts = chunks.chunks_of(at, MODULE, "", lines, chunks.split(lines, own, ()))
-    later = [replace(symbol, ordinal=symbol.ordinal + 1) for symbol in symbols[at:]]
-    moved = [replace(c, symbol_ordinal=c.symbol_ordinal + 1) if c.symbol_ordinal >= at else c for c in found]
-    return [*symbols[:at], module, *later], sorted([*moved, *texts], key=lambda c: (c.symbol_ordinal, c.n))
+    read_elsewhere = [o.span for o in objects] + [o.doc for o in objects if o.doc is not None]
+    runs = chunks.without(first, last, read_elsewhere)
+    if all(chunks.trim(lines, run) is None for run in runs):
+        runs = list(outside)
+    found += chunks.chunks_of(ordinal, MODULE, "", lines, chunks.split(lines, runs, ()))
 
 
 def _normal(statement: str) -> str:
@@ -201,7 +220,7 @@ def _comment_lines(text: str, lines: Lines) -> dict[int, int]:
     return found
 
 
-def _opening(first: int, comments: dict[int, int]) -> int:
+def _opening(first: int, comments: Mapping[int, int]) -> int:
     """Last line of the comment block that starts on a line, 0 when none does."""
     by_start = {start: end for end, start in comments.items()}
     last = 0

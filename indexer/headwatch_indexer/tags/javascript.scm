@@ -40,6 +40,15 @@
   right: [(arrow_function) (function_expression) (generator_function)])) @definition.function
 (expression_statement (assignment_expression left: (member_expression) @name right: (class))) @definition.class
 
+; Properties that a call defines: defineGetter(req, 'protocol', function () {}), Object.defineProperty(a, 'b', {})
+(expression_statement (call_expression function: (identifier) @_call
+  arguments: (arguments . [(identifier) (member_expression)] @receiver . (string) @name
+    . [(arrow_function) (function_expression)]))
+  (#match? @_call "^define[A-Z]")) @definition.assigned
+(expression_statement (call_expression function: (member_expression) @_call
+  arguments: (arguments . [(identifier) (member_expression)] @receiver . (string) @name . (object)))
+  (#eq? @_call "Object.defineProperty")) @definition.assigned
+
 ; Objects whose functions are members: var app = { use() {} }, exports.x = { … }, export default { … }
 (variable_declarator name: (identifier) @name value: (object)) @scope
 (assignment_expression left: [(member_expression) (identifier)] @name right: (object)) @scope
