@@ -193,7 +193,7 @@ class DatabaseActions:
             if self._engine:
                 self._engine.remove(worktree.id, purge)
             else:
-                store.forget_worktree(conn, worktree.id, purge=purge)
+                store.forget_worktree(conn, worktree.id, purge=purge, by_hand=True)
         return {"removed": worktree.root}
 
     def list_(self) -> Answer:

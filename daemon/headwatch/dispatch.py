@@ -228,6 +228,9 @@ class Dispatcher:
         self.counters["reconciles"] += 1
         failed = "error" in answer
         with self._changed:
+            if batch.worktree not in self._worktrees:  # removed meanwhile
+                self._inbox.forget(batch.worktree)
+                return
             known.problem = answer.get("error") or answer.get("missing")
             known.missing = answer.get("missing")
             if failed:

@@ -68,7 +68,8 @@ class Engine:
         self._news = threading.Condition()
         self._rows: dict[int, WorktreeRow] = {}
         self._adopting = threading.Lock()
-        self._registering = threading.Lock()
+        self._discovering = threading.Lock()
+        self._gone: set[int] = set()  # removed; whoever read their rows before must not take them up
         self._recovering = threading.Lock()
         self._lost = False  # the database is away, and the log says so
         self._stack = ExitStack()
@@ -95,7 +96,7 @@ class Engine:
 
     def add(self, path: str, name: str | None) -> list[int]:
         """Register a path and take its worktrees up."""
-        with self._registering, self._session.another() as conn:
+        with self._session.another() as conn:
             rows = registry.add(conn, path, host=host(), user_home=self.config.user_home, name=name)
         for row in rows:
             self._adopt(row)
@@ -104,22 +105,28 @@ class Engine:
     def remove(self, worktree: int, purge: bool) -> None:
         """Let a worktree go, with its rows."""
         self._drop(worktree)
-        with self._session.another() as conn:
-            store.forget_worktree(conn, worktree, purge=purge)
+        if self.dispatcher.busy == worktree:
+            self.indexer.interrupt()
+        try:
+            with self._session.another() as conn:
+                store.forget_worktree(conn, worktree, purge=purge, by_hand=True)
+        except HeadwatchError:
+            self._gone.discard(worktree)  # it is taken up again with the next look at git's lists
+            raise
 
     def discover(self) -> None:
         """Look for linked worktrees that came or went."""
-        with self._registering, self._session.another() as conn:
+        with self._discovering, self._session.another() as conn:
             for common_dir in {row.common_dir for row in self.worktrees()}:
                 self._lists[common_dir] = _list_identity(common_dir)
             found = registry.discover(conn, host=host())
-        for worktree in found.retired:
-            self._drop(worktree)
-            self.tell("retired", None, id=worktree)
-        for row in store.worktrees(self._session.conn(), host=host()):
-            known = self._rows.get(row.id)
-            if known is None or known.location != row.location:
-                self._adopt(row)
+            for worktree in found.retired:
+                self._drop(worktree)
+                self.tell("retired", None, id=worktree)
+            for row in store.worktrees(conn, host=host()):
+                known = self._rows.get(row.id)
+                if known is None or known.location != row.location:
+                    self._adopt(row)
 
     def look(self, worktree: int) -> int:
         """Ask for a pass; returns the dispatcher's ticket."""
@@ -171,6 +178,8 @@ class Engine:
         if hint.kind == "worktrees":
             threading.Thread(target=self._discover_quietly, name="discover", daemon=True).start()
             return
+        if hint.kind == "git" and (hint.path or b"").startswith(b"refs/") and not self._moved(hint.worktree):
+            return  # a ref that this worktree's HEAD does not name
         self._hints += 1
         drop = self.config.watch.drop
         if drop == "none" or (drop == "half" and self._hints % 2):
@@ -224,12 +233,22 @@ class Engine:
         """Compare git's own state with what it was before the last pass, and the lists of worktrees."""
         self.dispatcher.check_holds()
         for row in self.worktrees():
-            if row.id in self._tokens and git.token(row.location) != self._tokens[row.id]:
+            if row.id in self._tokens and self._moved(row.id):
                 self.dispatcher.offer(Hint(row.id, "git", b"token"))
         for common_dir in {row.common_dir for row in self._rows.values()}:
             if self._lists.get(common_dir) != _list_identity(common_dir):
                 self.discover()
                 break
+
+    def _moved(self, worktree: int) -> bool:
+        """Tell whether git's own state of a worktree is another one than before its last pass."""
+        row = self._rows.get(worktree)
+        if row is None or worktree not in self._tokens:
+            return True
+        try:
+            return git.token(row.location) != self._tokens[worktree]
+        except HeadwatchError:
+            return True
 
     def look_at_all(self, *, full: bool = False) -> None:
         """Ask for a pass over every worktree."""
@@ -277,6 +296,8 @@ class Engine:
     def _adopt(self, row: WorktreeRow) -> None:
         with self._adopting:
             known = self._rows.get(row.id)
+            if row.id in self._gone:
+                return
             if known is not None and known.location == row.location:
                 self.dispatcher.request(row.id)
                 return
@@ -295,6 +316,7 @@ class Engine:
 
     def _drop(self, worktree: int) -> None:
         with self._adopting:
+            self._gone.add(worktree)
             row = self._rows.pop(worktree, None)
             last = row is not None and all(other.clone_id != row.clone_id for other in self._rows.values())
         self._tokens.pop(worktree, None)

@@ -45,6 +45,11 @@ class IndexerHandle:
         except RequestFailed as exc:
             return {"error": exc.message, "again": exc.kind in _AGAIN, "away": exc.kind == "Unavailable"}
 
+    def interrupt(self) -> None:
+        """Cut the pass under way off, as nobody wants its rows any more."""
+        if self._child is not None:
+            self._child.kill()
+
     def stop(self, grace_s: float = 1.0) -> None:
         """End the process; a pass that still runs is cut off, and its transaction rolls back."""
         with self._lock:

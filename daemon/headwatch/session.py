@@ -79,7 +79,12 @@ class Session:
     def _own(self, conn: store.Connection) -> None:
         for clone_id in self._clones.keys() - self._owned:
             common_dir = self._clones[clone_id]
-            if store.own(conn, clone_id, host=self._host, common_dir=common_dir):
+            try:
+                mine = store.own(conn, clone_id, host=self._host, common_dir=common_dir)
+            except store.Refused:  # it was purged meanwhile
+                del self._clones[clone_id]
+                continue
+            if mine:
                 self._owned.add(clone_id)
                 self._told.discard(clone_id)
             elif clone_id not in self._told:

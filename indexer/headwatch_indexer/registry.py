@@ -28,6 +28,7 @@ def add(
     location = git.locate(path, home=user_home)
     identity = git.identity(location)
     first = store.register(conn, location, identity, host=host, name=name)
+    store.set_let_go(conn, first.clone_id, ())
     others = [
         store.register(conn, linked, identity, host=host, name=None)
         for linked in git.worktrees(location.root)
@@ -39,7 +40,7 @@ def add(
 def discover(conn: store.Connection, *, host: str) -> Discovery:
     """Compare the registered worktrees with git's own lists: new ones are added, removed ones retired.
 
-    A clone whose git fails, or whose common dir is gone, keeps its rows.
+    A clone whose git fails, or whose common dir is gone, keeps its rows. What was removed by hand stays removed.
     """
     known = store.worktrees(conn, host=host)
     added: list[str] = []
@@ -53,12 +54,18 @@ def discover(conn: store.Connection, *, host: str) -> Discovery:
         except (git.GitFailed, git.NotARepository):
             continue
         identity = _identity(conn, mine[0])
+        if identity is None:  # removed meanwhile
+            continue
         git_dirs = {location.git_dir for location in listed}
         for worktree in mine:  # first, since another worktree may lie where a retired one lay
             if worktree.git_dir not in git_dirs and _is_retired(worktree):
                 store.forget_worktree(conn, worktree.id)
                 retired.append(worktree.id)
+        let_go = store.let_go(conn, mine[0].clone_id)
+        store.set_let_go(conn, mine[0].clone_id, let_go & git_dirs)
         for location in listed:
+            if location.git_dir in let_go:
+                continue
             if (location.root, location.git_dir) not in {(w.root, w.git_dir) for w in mine}:
                 store.register(conn, location, identity, host=host, name=None)
                 if location.git_dir not in {w.git_dir for w in mine}:
@@ -72,5 +79,6 @@ def _is_retired(worktree: store.WorktreeRow) -> bool:
     return linked and not os.path.exists(f"{worktree.git_dir}/locked")
 
 
-def _identity(conn: store.Connection, worktree: store.WorktreeRow) -> str:
-    return next(r.identity for r in store.repositories(conn) if r.id == worktree.repository_id)
+def _identity(conn: store.Connection, worktree: store.WorktreeRow) -> str | None:
+    repositories = store.repositories(conn)
+    return next((r.identity for r in repositories if r.id == worktree.repository_id), None)

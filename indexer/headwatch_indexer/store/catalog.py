@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -146,13 +147,34 @@ def mark(
         )
 
 
-def forget_worktree(conn: Connection, worktree_id: int, *, purge: bool = False) -> None:
-    """Retire a worktree with its rows; `purge` drops its repository too when that was its last worktree."""
+def forget_worktree(
+    conn: Connection, worktree_id: int, *, purge: bool = False, by_hand: bool = False
+) -> None:
+    """Retire a worktree with its rows.
+
+    `purge` drops its repository too when that was its last worktree; one that is removed `by_hand` is not found
+    again by itself.
+    """
     with translate(), conn.transaction():
         conn.execute(_SQL["lock_repository_of"], {"id": worktree_id})
+        if by_hand:
+            conn.execute(_SQL["let_worktree_go"], {"id": worktree_id})
         row = conn.execute(_SQL["retire"], {"id": worktree_id}).fetchone()
         if purge and row and row[1] == 0:
             conn.execute("select drop_repository(%s)", (row[0],))
+
+
+def let_go(conn: Connection, clone_id: int) -> set[str]:
+    """List the git dirs of worktrees that were removed by hand."""
+    with translate():
+        row = conn.execute(_SQL["let_go_of"], {"clone_id": clone_id}).fetchone()
+    return set(row[0]) if row else set()
+
+
+def set_let_go(conn: Connection, clone_id: int, git_dirs: Iterable[str]) -> None:
+    """Replace that list."""
+    with translate():
+        conn.execute(_SQL["set_let_go"], {"clone_id": clone_id, "git_dirs": sorted(git_dirs)})
 
 
 def _one(conn: Connection, query: str, **values: object) -> int:

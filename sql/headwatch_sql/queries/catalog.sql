@@ -98,3 +98,16 @@ with gone as (
 )
 select r.repository_id, (select count(*) from worktree w where w.repository_id = r.repository_id and w.id <> %(id)s)
 from removed r
+
+-- name: let_go_of
+-- Git dirs of a clone that are not found by themselves, as their worktrees were removed by hand.
+select let_go from clone where id = %(clone_id)s
+
+-- name: set_let_go
+-- Nothing is written when nothing changes.
+update clone set let_go = %(git_dirs)s where id = %(clone_id)s and let_go <> %(git_dirs)s
+
+-- name: let_worktree_go
+-- In the transaction that removes it.
+update clone c set let_go = array_append(array_remove(c.let_go, w.git_dir), w.git_dir)
+from worktree w where w.id = %(id)s and c.id = w.clone_id
