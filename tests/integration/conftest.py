@@ -57,7 +57,7 @@ def running(prepared: Path) -> Iterator[Daemon]:
     with daemon(prepared, *QUIET) as one:
         yield one.start()
         assert one.stop() == 0
-        assert "Traceback" not in one.log()
+        assert "Traceback" not in one.log(), one.log()[one.log().index("Traceback") :]
 
 
 @pytest.fixture

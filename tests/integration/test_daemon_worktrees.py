@@ -62,16 +62,33 @@ def test_a_linked_worktree(running: Daemon, tree: Worktree, tmp_path: Path) -> N
 
 
 def test_a_commit_elsewhere(running: Daemon, tree: Worktree, tmp_path: Path) -> None:
-    """A commit in one worktree leaves the rows of the others alone."""
+    """A commit in one worktree leaves the rows of the others alone, and does not have them looked at."""
     linked = link(tree, tmp_path / "linked", "-b", "side")
     eventually(lambda: known(running, linked.root), "the worktree is found", 20)
     before = running.settle(linked)
     main = running.settle(tree)
-    linked.write("pkg/util.py", "def clamp(x):\n    return 'linked'\n")
+    passes = running.counters()["reconciles"]
     head = linked.commit("on side")
     assert running.catches_up(linked, before["generation"])["indexed_head"] == head
+    tree.git("branch", "nobody/is/on/it")
+    running.wait(linked.root)
+    assert running.counters()["reconciles"] - passes == 3  # the commit's, that of `settle` and that of `wait`
     after = running.settle(tree)
     assert (after["generation"], after["applied_at"]) == (main["generation"], main["applied_at"])
+
+
+def test_removed_by_hand_stays_removed(running: Daemon, tree: Worktree, tmp_path: Path) -> None:
+    """A worktree that its user removes from headwatch, not from git, is not found again but by hand."""
+    linked = link(tree, tmp_path / "linked", "-b", "side")
+    running.wait(linked.root)
+    running.run("remove", str(linked.root))
+    link(tree, tmp_path / "another", "-b", "other")
+    eventually(lambda: known(running, tmp_path / "another"), "the list of worktrees was looked at", 20)
+    with pytest.raises(Refused, match="no registered worktree"):
+        running.wait(linked.root)  # it looks at the list too
+    assert not known(running, linked.root)
+    running.add(linked.root)
+    running.settle(linked)
 
 
 def test_a_worktree_inside_another(running: Daemon, tree: Worktree) -> None:
