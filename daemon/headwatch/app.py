@@ -45,7 +45,7 @@ def run_daemon(config: Config, paths: Sequence[str], vectors: bool) -> int:
 
     with _signals(ended), ExitStack() as stack:
         claim = stack.enter_context(Claim(config.socket, config.home))
-        opened = stack.enter_context(open_database(config))
+        opened = stack.enter_context(open_database(config, claimed=True))
         engine = stack.enter_context(Engine(config, opened, vectors=vectors))
         engine.watcher = Watcher(
             engine.offer,
@@ -85,7 +85,7 @@ def run_once(config: Config, paths: Sequence[str], vectors: bool, progress: Prog
     """Bring everything up to date with the parts that the daemon has too, and report."""
     with ExitStack() as stack:
         stack.enter_context(Claim(config.socket, config.home))
-        opened = stack.enter_context(open_database(config))
+        opened = stack.enter_context(open_database(config, claimed=True))
         engine = stack.enter_context(Engine(config, opened, vectors=vectors))
         chosen = {id_ for path in paths for id_ in engine.add(path, None)}
         if not paths:

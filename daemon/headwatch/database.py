@@ -25,19 +25,21 @@ class Opened:
     dsn: str  # with the tenant
     embedded: bool
     model_id: int  # of the configured model; it need not be the active one yet
-    revive: Callable[[], object]  # brings a server that went away back, where that is ours to do
+    revive: Callable[[], object]  # brings back a server that went away; one put in its place gets the schema
 
 
 @contextmanager
-def open_database(config: Config) -> Iterator[Opened]:
+def open_database(config: Config, *, claimed: bool = False) -> Iterator[Opened]:
     """Start or reach the database, bring an old schema up to date, and register tenant, settings and model.
 
-    An embedded server that was started for this is stopped again, unless it is marked to stay up. Raises
+    An embedded server that was started for this is stopped again, unless it is marked to stay up; so is one that a
+    killed daemon left behind, where the caller has `claimed` the home. Raises
     Unreachable, SchemaMismatch or HeadwatchError with what to do.
     """
     if config.database_url:
         postgres.check(config.database_url)
-        yield _ready(config, postgres.external(config.database_url), lambda: None)
+        there = postgres.external(config.database_url)
+        yield _opened(config, there, lambda: _prepare(config, there))
         return
     home = Path(config.home)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -45,17 +47,23 @@ def open_database(config: Config) -> Iterator[Opened]:
     ran = server.running()
     database = server.start()
     try:
-        yield _ready(config, database, server.start)
+        yield _opened(config, database, lambda: _prepare(config, server.start()))
     finally:
-        if not ran and not postgres.kept_up(home):
+        if (claimed or not ran) and not postgres.kept_up(home):
             server.stop()
 
 
-def _ready(config: Config, database: postgres.Database, revive: Callable[[], object]) -> Opened:
+def _opened(config: Config, database: postgres.Database, revive: Callable[[], object]) -> Opened:
+    model_id = _prepare(config, database)
+    dsn = postgres.with_tenant(database.dsn, str(config.tenant))
+    return Opened(dsn=dsn, embedded=database.embedded, model_id=model_id, revive=revive)
+
+
+def _prepare(config: Config, database: postgres.Database) -> int:
+    """Bring schema, tenant, settings and model up to date; returns the model's id."""
     tenant = str(config.tenant)
     migrate.migrate(postgres.with_tenant(database.owner_dsn, tenant))
-    dsn = postgres.with_tenant(database.dsn, tenant)
-    with store.connect(dsn) as conn:
+    with store.connect(postgres.with_tenant(database.dsn, tenant)) as conn:
         ensure_tenant(conn)
         settings = config.settings()
         conn.execute(
@@ -63,5 +71,4 @@ def _ready(config: Config, database: postgres.Database, revive: Callable[[], obj
             {"keys": list(settings), "values": [Jsonb(value) for value in settings.values()]},
         )
         info = model_info(config.model)
-        model_id = vectors.provision(conn, info.name, info.revision, info.dim)
-    return Opened(dsn=dsn, embedded=database.embedded, model_id=model_id, revive=revive)
+        return vectors.provision(conn, info.name, info.revision, info.dim)

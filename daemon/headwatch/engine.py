@@ -226,7 +226,7 @@ class Engine:
         """Say that this daemon lives; a lost database is revived, and everything is looked at again."""
         try:
             self._session.beat()
-        except store.Unavailable as exc:
+        except (store.Unavailable, store.Refused) as exc:
             self._recover(exc)
 
     def check_tokens(self) -> None:
@@ -273,21 +273,38 @@ class Engine:
     def _recover(self, problem: HeadwatchError) -> None:
         """Bring the database back; one that stays away is tried again with the next beat."""
         with self._recovering:
-            with contextlib.suppress(store.Unavailable):
+            with contextlib.suppress(store.Unavailable, store.Refused):
                 self._session.beat()
                 return  # it was the connection alone, or another thread was faster
             if not self._lost:
                 self._lost = True
                 log.warning("database lost", error=problem.message)
-            self.opened.revive()
             with contextlib.suppress(store.Unavailable):
+                self.opened.revive()
                 self._session.beat()
                 self._lost = False
+                self._register_again()
                 for row in self.worktrees():
                     self._doubt(row, "the database was away")
                     self.dispatcher.request(row.id, full=True)
                 log.info("database back")
                 self.tell("database back", None)
+
+    def _register_again(self) -> None:
+        """Register what the database does not know: it is not the one that it was."""
+        with self._session.another() as conn:
+            there = {(row.id, row.root) for row in store.worktrees(conn, host=host())}
+        lost = [row for row in self.worktrees() if (row.id, row.root) not in there]
+        for row in lost:
+            self._drop(row.id)
+        if lost:
+            log.warning("another database is in the place of the one that was lost", worktrees=len(lost))
+            self._gone.clear()  # its ids begin anew
+        for row in lost:
+            try:
+                self.add(row.root, None)
+            except HeadwatchError as exc:
+                log.warning("not registered again", root=row.root, error=exc.message)
 
     def _doubt(self, row: WorktreeRow, reason: str) -> None:
         """Take back what the rows say of a worktree that has not been looked at for a while."""

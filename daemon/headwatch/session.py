@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import structlog
+from psycopg.errors import ForeignKeyViolation
 
 from headwatch_indexer import store
 
@@ -81,8 +82,10 @@ class Session:
             common_dir = self._clones[clone_id]
             try:
                 mine = store.own(conn, clone_id, host=self._host, common_dir=common_dir)
-            except store.Refused:  # it was purged meanwhile
-                del self._clones[clone_id]
+            except store.Refused as exc:
+                if not isinstance(exc.__cause__, ForeignKeyViolation):
+                    raise
+                del self._clones[clone_id]  # it was purged meanwhile
                 continue
             if mine:
                 self._owned.add(clone_id)

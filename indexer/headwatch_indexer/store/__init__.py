@@ -14,7 +14,7 @@ from headwatch_indexer.store.catalog import (
     worktree_at,
     worktrees,
 )
-from headwatch_indexer.store.connection import Connection, Unavailable, connect, translate
+from headwatch_indexer.store.connection import Connection, Refused, Unavailable, connect, translate
 from headwatch_indexer.store.content import add_parses, known_parses
 from headwatch_indexer.store.journal import events, record, transitions
 from headwatch_indexer.store.membership import files, skipped
@@ -25,6 +25,7 @@ __all__ = [
     "Application",
     "Applied",
     "Connection",
+    "Refused",
     "RepositoryRow",
     "Unavailable",
     "VectorQueue",
