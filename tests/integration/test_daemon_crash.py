@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -89,6 +90,7 @@ def test_the_daemon_is_killed(new_daemon: NewDaemon, repository: Worktree) -> No
     eventually(lambda: state(daemon, repository) == "fresh", "it keeps the worktree", 15)
     assert daemon.stop() == 0
     assert not daemon.socket.exists()
+    assert postgres(daemon) is None
 
 
 def alive(process: psutil.Process) -> bool:
@@ -149,6 +151,32 @@ def test_postgres_is_killed(new_daemon: NewDaemon, repository: Worktree) -> None
     assert postgres(daemon) not in (None, server)
     daemon.settle(repository)
     eventually(lambda: state(daemon, repository) == "fresh", "readers trust it again", 15)
+    assert daemon.stop() == 0
+    assert "Traceback" not in daemon.log()
+
+
+def test_the_database_is_replaced(new_daemon: NewDaemon, repository: Worktree) -> None:
+    """A database that is lost with its files is made anew, and filled from the worktrees."""
+    daemon = new_daemon().start(repository.root)
+    daemon.settle(repository)
+    server = postgres(daemon)
+    assert server is not None
+    os.kill(server, signal.SIGKILL)
+    eventually(lambda: postgres(daemon) != server, "Postgres is gone")
+    shutil.rmtree(daemon.home / "postgres", ignore_errors=True)
+
+    def there() -> bool:
+        try:
+            return str(repository.root) in daemon.worktrees()
+        except Refused:
+            return False
+
+    eventually(there, "the worktree is registered again", 60)
+    assert daemon.settle(repository)["state"] == "fresh"
+    eventually(lambda: state(daemon, repository) == "fresh", "readers trust it", 15)
+    generation = daemon.worktree(repository.root)["generation"]
+    repository.write("pkg/util.py", "def clamp(x):\n    return 'new database'\n")
+    daemon.catches_up(repository, generation)
     assert daemon.stop() == 0
     assert "Traceback" not in daemon.log()
 
