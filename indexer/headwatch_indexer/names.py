@@ -44,12 +44,13 @@ def declared(declarator: Node) -> Node | None:
 
 def path_of(language: str, kind: str, raw: str, receiver: str) -> tuple[str, str]:
     """Name a definition: (kind as in Symbol, or "scope"; its dotted name, "" when it has none)."""
-    return _READERS.get(language, _plain)(kind, raw, receiver)
+    kind, path = _READERS.get(language, _plain)(kind, raw, receiver)
+    return kind, " ".join(path.split()) if "\n" in path else path
 
 
 def last_part(path: str) -> str:
     """The name alone: what follows the last dot, an operator kept whole."""
-    if path.endswith("."):
+    if path.endswith(".") or not any(map(str.isalnum, path)):
         return path
     head, dot, tail = path.rpartition(".")
     if dot and "[" in head.rpartition(".")[2] and tail.endswith("]"):  # [Symbol.iterator]

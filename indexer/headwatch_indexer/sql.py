@@ -129,9 +129,8 @@ def _add(
 ) -> None:
     """Append an object's symbol and its chunks."""
     what = created.head["what"].lower()
-    path = ".".join(
-        part.strip('"`[]').replace('""', '"') for part in re.findall(_NAME_PART, created.head["name"])
-    )
+    parts = [_unquoted(part) for part in re.findall(_NAME_PART, created.head["name"])]
+    path = ".".join(parts)
     head = created.head[0]
     if what != "table":
         head = _BODY.split(_without_comments(created.body[:_HEAD]), maxsplit=1)[0]
@@ -140,7 +139,7 @@ def _add(
     normal = _normal(created.body)
     symbol = Symbol(
         ordinal=len(symbols),
-        name=path.rpartition(".")[2],
+        name=parts[-1],
         qualname=names.numbered(path, seen),
         kind=_KINDS[what],
         signature=" ".join(head.split())[: headers.SIGNATURE_LENGTH],
@@ -155,10 +154,10 @@ def _add(
         body_hash=digest(normal.replace(_normal(created.head["name"]), "", 1).encode()),
     )
     symbols.append(symbol)
-    parts = [chunks.Part([created.span])]
+    texts = [chunks.Part([created.span])]
     if not chunks.fits(lines, first, last):
-        parts = chunks.split(lines, [created.span], ())
-    found += chunks.chunks_of(symbol.ordinal, symbol.qualname, symbol.signature, lines, parts, created.doc)
+        texts = chunks.split(lines, [created.span], ())
+    found += chunks.chunks_of(symbol.ordinal, symbol.qualname, symbol.signature, lines, texts, created.doc)
 
 
 def _add_module(
@@ -185,6 +184,10 @@ def _add_module(
     if all(chunks.trim(lines, run) is None for run in runs):
         runs = list(outside)
     found += chunks.chunks_of(ordinal, MODULE, "", lines, chunks.split(lines, runs, ()))
+
+
+def _unquoted(name: str) -> str:
+    return " ".join(name.strip('"`[]').replace('""', '"').split()) or "?"
 
 
 def _normal(statement: str) -> str:

@@ -201,6 +201,7 @@ NAMES = [
     ("php", "<?php namespace A\\B { function c() {} }", "A.B A.B.c"),
     ("haskell", "f 0 = 1\nf n = n\n\ng x = x\n\n(<>) a b = a\n", "f g <>"),
     ("sql", 'create table "A b"."c" (x int);\ncreate or replace view v as select 1;', "A b.c v"),
+    ("sql", 'create table "a.\n b." (x int);', "a. b."),
 ]  # fmt: skip
 
 
@@ -208,6 +209,21 @@ NAMES = [
 def test_qualified_names(language: str, source: str, expected: str) -> None:
     """A dot joins what encloses a definition; receivers, impl types and scopes count; repeated names are numbered."""
     assert " ".join(names(source, language)) == expected
+
+
+def test_names_are_last_parts() -> None:
+    """The name is what follows the last dot of the path; operators and computed keys are kept whole."""
+    cases = [
+        ("go", "package a\nfunc (s *S) Get() {}\n", "S.Get", "Get"),
+        ("javascript", "a.b.c = function () {}", "a.b.c", "c"),
+        ("javascript", "class A { [Symbol.iterator]() {} }", "A.[Symbol.iterator]", "[Symbol.iterator]"),
+        ("haskell", "a <.> b = a\n", "<.>", "<.>"),
+        ("haskell", "f . g = f\n", ".", "."),
+        ("cpp", "bool A::operator==(A b) { return 1; }", "A.operator==", "operator=="),
+        ("ruby", "class A::B; end", "A.B", "B"),
+    ]
+    for language, source, qualname, name in cases:
+        assert named(source, language)[qualname].name == name
 
 
 def test_lines_include_what_belongs_to_the_definition() -> None:
