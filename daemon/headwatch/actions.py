@@ -224,7 +224,7 @@ class DatabaseActions:
             with self._connection() as conn:
                 worktree = worktree_of(repo or cwd, store.worktrees(conn, host=host()))
         done = engine.wait(worktree, max(0.0, end - time.monotonic()), vectors)
-        entry = next(w for r in self.status(worktree.root)["repositories"] for w in r["worktrees"])
+        entry: Answer = next(w for r in self.status(worktree.root)["repositories"] for w in r["worktrees"])
         if not done:
             raise NotFresh(
                 f"{worktree.root} is not fresh after {timeout_s:g} s: {entry['reason'] or entry['state']}, "

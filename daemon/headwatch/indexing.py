@@ -12,7 +12,7 @@ from headwatch.child import Child, ChildDied, RequestFailed
 log = structlog.get_logger()
 Message = dict[str, Any]
 
-_AGAIN = ("Moving", "Unavailable")  # the same pass may work in a moment
+_AGAIN = ("Moving", "Unavailable", "ChildDied")  # the same pass may work in a moment
 _JOB_TIMEOUT_S = 24 * 3600.0  # a first index of a huge repository
 
 

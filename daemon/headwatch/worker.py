@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headwatch.parent import serve
+from headwatch.parsing import ParserProcess
 from headwatch_indexer import git, pipeline, store
 from headwatch_indexer.pipeline import Workspace
 from headwatch_indexer.snapshot import RootMissing
@@ -25,6 +26,7 @@ class Indexer:
         self._conn: store.Connection | None = None
         self._workspaces: dict[str, Workspace] = {}  # by common dir
         self._terms = Terms()
+        self._parser = ParserProcess()
 
     def reconcile(self, job: Message) -> Message:
         """Make one worktree's rows equal to its disk."""
@@ -33,7 +35,7 @@ class Indexer:
         if worktree is None:
             return {"retired": True}
         before = git.processes
-        workspace = self._workspaces.setdefault(worktree.common_dir, Workspace())
+        workspace = self._workspaces.setdefault(worktree.common_dir, Workspace(prepare=self._parser))
         try:
             report = pipeline.reconcile(
                 conn,
@@ -49,9 +51,12 @@ class Indexer:
         except git.GitFailed as exc:
             store.mark(conn, worktree.id, state="degraded", reason=exc.message)
             raise
+        finally:
+            self._parser.close()
         return asdict(report) | {"git_processes": git.processes - before}
 
     def close(self) -> None:
+        self._parser.close()
         for workspace in self._workspaces.values():
             workspace.close()
         if self._conn is not None:

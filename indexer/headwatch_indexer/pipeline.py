@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
-from typing import TypeVar
 
 from headwatch_indexer import languages, plan, reflog, store, symbols
 from headwatch_indexer.objects import Objects, open_objects
-from headwatch_indexer.records import Entry, Parsed, RepositoryRules, Skipped, Snapshot, Transition
+from headwatch_indexer.prepare import Prepare, Raw, ahead
+from headwatch_indexer.records import Entry, RepositoryRules, Skipped, Snapshot, Transition
 from headwatch_indexer.rules import load_rules
 from headwatch_indexer.scan import read_again
 from headwatch_indexer.snapshot import Moving, StatCache, take
@@ -20,7 +19,7 @@ from headwatch_indexer.store.content import Key, ParseRow, Terms, add_postings
 
 _BATCH_BYTES = 512 << 10  # source text parsed before its rows are sent; the next batch is parsed meanwhile
 _NEWS = 512  # new content ids that a report carries
-T = TypeVar("T")
+_MANY = 100  # unknown blobs that are worth another process
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,7 @@ class Workspace:
 
     objects: Objects | None = None
     stats: dict[int, StatCache] = field(default_factory=dict)  # by worktree id
+    prepare: Prepare | None = None  # where the blobs of a first index are parsed; None: in a thread
 
     def close(self) -> None:
         if self.objects is not None:
@@ -87,9 +87,7 @@ def reconcile(
     try:
         with store.translate(), conn.transaction():
             lock_repository(conn, worktree.repository_id)
-            report = _write(
-                conn, worktree, snapshot, rules, workspace.objects, terms, moves, cursor, degraded
-            )
+            report = _write(conn, worktree, snapshot, rules, workspace, terms, moves, cursor, degraded)
     except BaseException:
         terms.ids.clear()  # ids of a rolled-back transaction do not exist
         raise
@@ -101,7 +99,7 @@ def _write(
     worktree: store.WorktreeRow,
     snapshot: Snapshot,
     rules: RepositoryRules,
-    objects: Objects,
+    workspace: Workspace,
     terms: Terms,
     moves: Sequence[Transition],
     cursor: reflog.Cursor | None,
@@ -115,13 +113,13 @@ def _write(
     ]
     difference = plan.compare(rows, skipped_rows, wanted, snapshot, symbols.PARSER_VERSION)
     if plan.doubtful(len(rows), difference):
-        again = take(worktree.location, rules, objects=objects, known=StatCache())
+        again = take(worktree.location, rules, objects=workspace.objects, known=StatCache())
         if again.entries.keys() != snapshot.entries.keys():
             raise Moving(
                 f"{worktree.root} lost {len(difference.remove)} of {len(rows)} files, and looks different again",
                 hint="headwatch looks again by itself",
             )
-    written = _parse_unknown(conn, worktree, difference, snapshot, objects, terms)
+    written = _parse_unknown(conn, worktree, difference, snapshot, workspace, terms)
     unusable = {
         want.entry.path: Skipped(want.entry.path, reason_to_skip, want.entry.size)
         for want in difference.write
@@ -208,7 +206,7 @@ def _parse_unknown(
     worktree: store.WorktreeRow,
     difference: plan.Difference,
     snapshot: Snapshot,
-    objects: Objects,
+    workspace: Workspace,
     terms: Terms,
 ) -> _Written:
     """Parse what no worktree of the repository has shown before; everything else is there already."""
@@ -220,27 +218,28 @@ def _parse_unknown(
         return written
     row = conn.execute("select provision_repository(%s)", (worktree.repository_id,)).fetchone()
     fresh = row is not None and row[0] is not None
-    for batch in _ahead(_batches(unknown, worktree, snapshot, objects)):
+    begin = workspace.prepare if len(unknown) >= _MANY else None
+    for batch in ahead(_batches(unknown, worktree, snapshot, workspace), begin):
         added = store.add_parses(conn, worktree.repository_id, batch, symbols.PARSER_VERSION, terms)
         written.parses.update(added.parses)
         written.contents.extend(added.new_contents)
-        written.symbols += sum(len(parsed.symbols) for _, _, parsed in batch)
-        written.reused += sum(len(parsed.chunks) for _, _, parsed in batch) - len(added.new_contents)
+        written.symbols += sum(len(source.parsed.symbols) for source in batch)
+        written.reused += sum(len(source.parsed.chunks) for source in batch) - len(added.new_contents)
         written.rows += added.rows
     add_postings(conn, worktree.repository_id, written.contents, fresh=fresh)
     return written
 
 
 def _batches(
-    unknown: Mapping[Key, Entry], worktree: store.WorktreeRow, snapshot: Snapshot, objects: Objects
-) -> Iterator[list[tuple[str, int, Parsed]]]:
-    batch: list[tuple[str, int, Parsed]] = []
+    unknown: Mapping[Key, Entry], worktree: store.WorktreeRow, snapshot: Snapshot, workspace: Workspace
+) -> Iterator[list[Raw]]:
+    batch: list[Raw] = []
     size = 0
     for (oid, language), entry in unknown.items():
-        content = _content(entry, worktree, snapshot, objects)
+        content = _content(entry, worktree, snapshot, workspace)
         if content is None:
             continue
-        batch.append((oid, len(content), symbols.parse(content, language)))
+        batch.append((oid, language, content))
         size += len(content)
         if size >= _BATCH_BYTES:
             yield batch
@@ -249,14 +248,16 @@ def _batches(
         yield batch
 
 
-def _content(entry: Entry, worktree: store.WorktreeRow, snapshot: Snapshot, objects: Objects) -> bytes | None:
+def _content(
+    entry: Entry, worktree: store.WorktreeRow, snapshot: Snapshot, workspace: Workspace
+) -> bytes | None:
     """Find an entry's content: read in this pass, in git, or else on disk.
 
     None for what git was promised and does not have. Raises Moving when uncommitted content is another by now.
     """
     content = snapshot.contents.get(entry.blob_oid)
-    if content is None:
-        content = objects.read(entry.blob_oid)
+    if content is None and workspace.objects is not None:
+        content = workspace.objects.read(entry.blob_oid)
     if content is None and not worktree.location.bare:
         content = read_again(worktree.location, entry.path, entry.blob_oid)
         if content is None and entry.dirty:
@@ -269,15 +270,6 @@ def _content(entry: Entry, worktree: store.WorktreeRow, snapshot: Snapshot, obje
 
 def _cursor(stored: object) -> reflog.Cursor | None:
     return reflog.Cursor(**stored) if isinstance(stored, dict) else None
-
-
-def _ahead(batches: Iterator[T]) -> Iterator[T]:
-    """Make the next item in a thread while the caller, who mostly waits for Postgres, works on this one."""
-    with ThreadPoolExecutor(1, thread_name_prefix="parse") as pool:
-        coming = pool.submit(next, batches, None)
-        while (item := coming.result()) is not None:
-            coming = pool.submit(next, batches, None)
-            yield item
 
 
 def _reason(snapshot: Snapshot) -> str | None:

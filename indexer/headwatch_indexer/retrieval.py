@@ -10,10 +10,10 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from headwatch_indexer import store
+from headwatch_indexer.decoding import decode
 from headwatch_indexer.errors import NotFresh
 from headwatch_indexer.mutability import classify
 from headwatch_indexer.records import RepositoryRules
-from headwatch_indexer.decoding import decode
 from headwatch_sql import queries
 
 _SQL = queries("retrieval")

@@ -12,6 +12,7 @@ _SPLITS = tuple(
     re.compile(p)
     for p in (r"([a-z])([A-Z])", r"([A-Z])([A-Z][a-z])", r"([A-Za-z])([0-9])", r"([0-9])([A-Za-z])")
 )
+_ASCII_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")  # the same parts, in one go
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _LONGEST = 64  # code points; longer runs are data, not words
 
@@ -38,6 +39,11 @@ def _of_word(word: str) -> tuple[str, ...]:
     if word.islower() and word.isalpha() and word.isascii():  # one plain word, the common case
         return (word,) if len(word) <= _LONGEST else ()
     whole = word.strip("_")
+    if whole.isascii():
+        parts = _ASCII_PARTS.findall(whole)
+        if len(parts) > 1:
+            parts.insert(0, whole)
+        return tuple(part.lower() for part in parts if len(part) <= _LONGEST)
     split = whole
     for pattern in _SPLITS:
         split = pattern.sub(r"\1_\2", split)

@@ -11,6 +11,7 @@ from tree_sitter import Language, Parser
 
 from benchmarks.conftest import Board
 from headwatch.config import LOCAL_TENANT
+from headwatch.parsing import ParserProcess
 from headwatch.postgres import EmbeddedServer, with_tenant
 from headwatch_indexer import migrate, pipeline, registry, store
 from headwatch_indexer.store.content import Terms
@@ -29,9 +30,11 @@ def test_first_index(project: Worktree, home: Path, board: Board, request: pytes
         began = time.perf_counter()
         return pipeline.reconcile(conn, row, workspace, terms), time.perf_counter() - began
 
-    workspace, terms = pipeline.Workspace(), Terms()
+    parser = ParserProcess()
+    workspace, terms = pipeline.Workspace(prepare=parser), Terms()
     request.addfinalizer(conn.close)
     request.addfinalizer(workspace.close)
+    request.addfinalizer(parser.close)
     registry.add(conn, str(project.root), host="bench", user_home="/nonexistent")
     bare_s = _bare_parse_s(project.root)
     first, first_s = reconcile(project.root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -46,6 +47,25 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
+class Source:
+    """A blob that was parsed, with the tokens of its chunks counted: all that costs time but the database's."""
+
+    oid: str
+    size_bytes: int
+    parsed: Parsed
+    counted: tuple[tuple[bytes, Counter[str], int], ...]  # of each chunk: content hash, tokens, their number
+
+    @classmethod
+    def of(cls, oid: str, size_bytes: int, parsed: Parsed) -> Source:
+        counted = ((content_hash(chunk.text), *frequencies(chunk.text)) for chunk in parsed.chunks)
+        return cls(oid, size_bytes, parsed, tuple(counted))
+
+    @property
+    def key(self) -> Key:
+        return self.oid, self.parsed.language
+
+
+@dataclass(frozen=True, slots=True)
 class Added:
     """What one call of add_parses wrote."""
 
@@ -73,11 +93,11 @@ def known_parses(
 def add_parses(
     conn: Connection,
     repository_id: int,
-    batch: Sequence[tuple[str, int, Parsed]],
+    batch: Sequence[Source],
     parser_version: int,
     terms: Terms,
 ) -> Added:
-    """Write parses of (blob id, size in bytes, parse), with their symbols, chunks and contents.
+    """Write the parses of sources, with their symbols, chunks and contents.
 
     Runs inside the caller's transaction. Postings of new contents are written by `add_postings`.
     """
@@ -85,19 +105,19 @@ def add_parses(
         _SQL["add_blobs"],
         {
             "repository_id": repository_id,
-            "oids": [oid for oid, _, _ in batch],
-            "sizes": [size for _, size, _ in batch],
-            "sources": [parsed.text.encode() for _, _, parsed in batch],
+            "oids": [source.oid for source in batch],
+            "sizes": [source.size_bytes for source in batch],
+            "sources": [source.parsed.text.encode() for source in batch],
         },
     )
     rows = conn.execute(
         _SQL["add_parses"],
         {
             "repository_id": repository_id,
-            "oids": [oid for oid, _, _ in batch],
-            "languages": [parsed.language for _, _, parsed in batch],
-            "statuses": [parsed.status for _, _, parsed in batch],
-            "symbols": [len(parsed.symbols) for _, _, parsed in batch],
+            "oids": [source.oid for source in batch],
+            "languages": [source.parsed.language for source in batch],
+            "statuses": [source.parsed.status for source in batch],
+            "symbols": [len(source.parsed.symbols) for source in batch],
             "parser_version": parser_version,
         },
     ).fetchall()
@@ -125,15 +145,15 @@ def content_hash(text: str) -> bytes:
 def _add_symbols(
     conn: Connection,
     repository_id: int,
-    batch: Sequence[tuple[str, int, Parsed]],
+    batch: Sequence[Source],
     parses: dict[Key, ParseRow],
 ) -> int:
     rows = [
         (
-            parses[oid, parsed.language].id,
+            parses[source.key].id,
             s.ordinal,
-            oid,
-            parsed.language,
+            source.oid,
+            source.parsed.language,
             s.name,
             s.qualname,
             s.kind,
@@ -146,8 +166,8 @@ def _add_symbols(
             s.structural_hash,
             s.body_hash,
         )
-        for oid, _, parsed in batch
-        for s, (start, end) in zip(parsed.symbols, _byte_spans(parsed), strict=True)
+        for source in batch
+        for s, (start, end) in zip(source.parsed.symbols, _byte_spans(source.parsed), strict=True)
     ]
     if rows:
         conn.execute(_SQL["add_symbols"], [repository_id, *map(list, zip(*rows, strict=True))])
@@ -169,15 +189,19 @@ def _byte_spans(parsed: Parsed) -> list[tuple[int, int]]:
 
 
 def _add_contents(
-    conn: Connection, repository_id: int, batch: Sequence[tuple[str, int, Parsed]], terms: Terms
+    conn: Connection, repository_id: int, batch: Sequence[Source], terms: Terms
 ) -> tuple[dict[bytes, int], list[int]]:
-    texts = {content_hash(chunk.text): chunk.text for _, _, parsed in batch for chunk in parsed.chunks}
+    texts = {
+        digest: (chunk.text, counts, length)
+        for source in batch
+        for chunk, (digest, counts, length) in zip(source.parsed.chunks, source.counted, strict=True)
+    }
     if not texts:
         return {}, []
     known: dict[bytes, int] = dict(
         conn.execute(_SQL["content_ids"], {"repository_id": repository_id, "hashes": list(texts)}).fetchall()
     )
-    fresh = [(digest, text, *frequencies(text)) for digest, text in texts.items() if digest not in known]
+    fresh = [(digest, *of) for digest, of in texts.items() if digest not in known]
     if not fresh:
         return known, []
     ids = terms.resolve(conn, {term for _, _, counts, _ in fresh for term in counts})
@@ -202,21 +226,21 @@ def _add_contents(
 
 def _add_chunks(
     conn: Connection,
-    batch: Sequence[tuple[str, int, Parsed]],
+    batch: Sequence[Source],
     parses: dict[Key, ParseRow],
     contents: dict[bytes, int],
 ) -> int:
     rows = [
         (
-            parses[oid, parsed.language].id,
+            parses[source.key].id,
             chunk.symbol_ordinal,
             chunk.n,
-            contents[content_hash(chunk.text)],
+            contents[digest],
             chunk.start_line,
             chunk.end_line,
         )
-        for oid, _, parsed in batch
-        for chunk in parsed.chunks
+        for source in batch
+        for chunk, (digest, _, _) in zip(source.parsed.chunks, source.counted, strict=True)
     ]
     if rows:
         conn.execute(_SQL["add_chunks"], [*map(list, zip(*rows, strict=True))])
