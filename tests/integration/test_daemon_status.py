@@ -267,21 +267,28 @@ def test_a_malformed_configuration(new_daemon: NewDaemon, tmp_path: Path) -> Non
     assert "token_s" in done.stderr
 
 
-def test_add_returns_at_once(running: Daemon, tree: Worktree, git_repo: Callable[..., Worktree]) -> None:
-    """Another repository is registered while a first index is under way, and status goes on answering."""
-    other = populate(git_repo("other"))
+def test_others_in_a_first_index(running: Daemon, tree: Worktree, git_repo: Callable[..., Worktree]) -> None:
+    """A first index keeps nobody waiting: others are registered, searched and shown meanwhile."""
+    first, other = populate(git_repo("first")), populate(git_repo("other"))
     with psycopg.connect(running.dsn()) as conn:
-        tree.write("pkg/util.py", "def clamp(x):\n    return 'slow'\n")
-        conn.execute("select pg_advisory_xact_lock(%s, r.id::int) from headwatch.repository r", (0x6877,))
-        running.call("POST", "/reconcile", {"repo": str(tree.root)})
-        eventually(lambda: running.status()["queues"]["jobs"] == 1, "a pass runs")
+        conn.execute(
+            "lock table headwatch.visible in share mode"
+        )  # the pass gets there when it has written most
+        running.add(first.root)
+        waiting = (
+            "select count(*) from pg_locks where not granted and relation = 'headwatch.visible'::regclass"
+        )
+        eventually(lambda: running.sql(waiting) == [(1,)], "the first index is half done")
         running.run("add", str(other.root), timeout_s=20)
-        entry = running.worktree(other.root)
-        assert (entry["state"], entry["generation"], entry["reason"]) == ("pending", 0, "not indexed yet")
-        with pytest.raises(Refused, match="not indexed yet"):
-            running.search("clamp", other.root)
-    running.settle(other)
-    running.settle(tree)
+        for root in (first.root, other.root):
+            entry = running.worktree(root)
+            assert (entry["state"], entry["generation"], entry["reason"]) == ("pending", 0, "not indexed yet")
+            with pytest.raises(Refused, match="not indexed yet"):
+                running.search("clamp", root)
+        assert running.search("clamp", tree.root)
+        running.run("list", timeout_s=20)
+    for one in (first, other, tree):
+        running.settle(one)
 
 
 def test_remove(running: Daemon, tree: Worktree) -> None:

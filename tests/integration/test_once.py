@@ -173,6 +173,7 @@ def test_a_server_that_is_away(new_daemon: NewDaemon, repository: Worktree) -> N
 
 
 @pytest.mark.model
+@pytest.mark.slow
 def test_with_vectors(new_daemon: NewDaemon, repository: Worktree, tmp_path: Path) -> None:
     """Vectors are made once a text: not a second time, not for a commit, a rename, a switch or a new worktree."""
     home = new_daemon()
