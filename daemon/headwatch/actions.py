@@ -43,9 +43,11 @@ class Engine(Protocol):
     def discover(self) -> None: ...
     def state(self) -> Mapping[str, Any]:
         """The daemon's own parts of the status document: daemon, model, queues, schedule, counters."""
+        ...
 
     def follow(self) -> Iterator[None]:
         """Yield whenever something happened that the journal may tell."""
+        ...
 
 
 class DatabaseActions:

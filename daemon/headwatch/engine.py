@@ -132,16 +132,16 @@ class Engine:
         """Ask for a pass; returns the dispatcher's ticket."""
         return self.dispatcher.request(worktree)
 
-    def wait(self, worktree: WorktreeRow, timeout_s: float, vectors_too: bool) -> bool:
+    def wait(self, worktree: WorktreeRow, timeout_s: float, vectors: bool) -> bool:
         """Wait until a worktree's rows match the disk as of now, and its vectors where asked for."""
         end = time.monotonic() + timeout_s
-        if vectors_too and not self.vectors:
+        if vectors and not self.vectors:
             raise HeadwatchError("this daemon runs without vectors", hint="restart it without --no-vectors")
         self._see_cookie(worktree, min(_COOKIE_S, timeout_s))
         ticket = self.dispatcher.request(worktree.id)
         if not self.dispatcher.wait(worktree.id, ticket, max(0.0, end - time.monotonic())):
             return False
-        return not vectors_too or self.wait_vectors(worktree.id, end)
+        return not vectors or self.wait_vectors(worktree.id, end)
 
     def wait_vectors(self, worktree: int, end: float) -> bool:
         """Wait until a worktree has all its vectors and the model answers queries; `end` is monotonic seconds."""

@@ -37,7 +37,7 @@ class Snapshot:
     unknown: frozenset[bytes]  # listed, but could not be looked at: their rows stay
     contents: Mapping[str, bytes]  # blob id → content, for what was read from disk in this pass
     dirty_digest: str  # hex digest over the dirty entries; "" when clean
-    dirty_files: int = 0  # entries that differ from HEAD, untracked ones, and files that HEAD has but the disk has not
+    dirty_files: int = 0  # dirty entries, and files that HEAD has but the disk has not
 
 
 @dataclass(frozen=True, slots=True)
