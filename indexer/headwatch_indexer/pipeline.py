@@ -13,7 +13,7 @@ from headwatch_indexer.prepare import Prepare, Raw, ahead
 from headwatch_indexer.records import Entry, RepositoryRules, Skipped, Snapshot, Transition
 from headwatch_indexer.rules import load_rules
 from headwatch_indexer.scan import read_again
-from headwatch_indexer.snapshot import Moving, StatCache, take
+from headwatch_indexer.snapshot import Moving, StatCache, require, take
 from headwatch_indexer.store.apply import lock_repository
 from headwatch_indexer.store.content import Key, ParseRow, Terms, add_postings
 
@@ -73,6 +73,7 @@ def reconcile(
     """
     began = time.monotonic()
     location = worktree.location
+    require(location)  # before git, whose word would be that it failed
     rules = load_rules(location.root)
     if workspace.objects is None:
         workspace.objects = open_objects(location)

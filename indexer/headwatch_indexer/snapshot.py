@@ -15,7 +15,7 @@ from headwatch_indexer.objects import Objects
 from headwatch_indexer.records import Entry, Location, RepositoryRules, Skipped, Snapshot
 from headwatch_indexer.scan import Found, Place, Scan, look_at, settle_forms
 
-__all__ = ["Moving", "RootMissing", "StatCache", "ignored_listing", "take"]
+__all__ = ["Moving", "RootMissing", "StatCache", "ignored_listing", "require", "take"]
 
 _LS_FILES = ("ls-files", "-s", "-v", "-z", "--debug")
 _STATUS = (
@@ -197,7 +197,8 @@ def _open(root: str) -> Disk:
         raise _missing(root, f"cannot be opened: {exc.strerror}") from exc
 
 
-def _token(location: Location) -> tuple[object, ...]:
+def require(location: Location) -> None:
+    """Raise RootMissing unless the worktree is where it was, with its git dir."""
     if not os.path.isdir(location.root):
         raise _missing(location.root, "is not there")
     if not location.bare and not os.path.lexists(f"{location.root}/.git"):
@@ -207,6 +208,10 @@ def _token(location: Location) -> tuple[object, ...]:
     # Worktrees that change places must not lend each other their HEAD.
     if not location.bare and (own := gitdir.gitfile(f"{location.root}/.git")) != location.git_dir:
         raise _missing(location.root, f"belongs to the git dir {own} now, not to {location.git_dir}")
+
+
+def _token(location: Location) -> tuple[object, ...]:
+    require(location)
     return git.token(location)
 
 
