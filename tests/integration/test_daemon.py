@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -196,6 +196,34 @@ def test_a_merge_conflict_is_held(running: Daemon, tree: Worktree) -> None:
     tree.git("merge", "--abort")
     eventually(lambda: running.worktree(tree.root)["state"] == "fresh", "the merge was aborted")
     assert running.settle(tree)["indexed_head"] == tree.git("rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "operation"),
+    [
+        (["cherry-pick", "theirs"], ["cherry-pick", "--abort"], "cherry-pick"),
+        (["revert", "HEAD~1"], ["revert", "--abort"], "revert"),
+        (["rebase", "theirs"], ["rebase", "--abort"], "rebase"),
+        (["bisect", "start", "HEAD", "HEAD~2"], ["bisect", "reset"], "bisect"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_held_until_it_ends(
+    running: Daemon, tree: Worktree, start: list[str], end: list[str], operation: str
+) -> None:
+    """Whatever git has under way is named, and ends in rows that are those of the disk."""
+    branch_off(tree, "theirs", "pkg/util.py", "def clamp(x):\n    return 'theirs'\n")
+    for text in ("ours", "ours too"):
+        tree.write("pkg/util.py", f"def clamp(x):\n    return {text!r}\n")
+        tree.commit(text)
+    running.settle(tree)
+    with suppress(AssertionError):  # it stops at a conflict
+        tree.git(*start)
+    eventually(lambda: running.worktree(tree.root)["state"] == "held", "it is held")
+    assert running.worktree(tree.root)["reason"] == f"a {operation} is under way"
+    tree.git(*end)
+    eventually(lambda: running.worktree(tree.root)["state"] == "fresh", "it ended")
+    running.settle(tree)
 
 
 def test_a_branch_in_folders(running: Daemon, tree: Worktree) -> None:

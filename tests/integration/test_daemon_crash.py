@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 import psycopg
@@ -208,6 +209,24 @@ def test_a_lost_session_is_no_lost_lock(new_daemon: NewDaemon, repository: Workt
     eventually(lambda: state(daemon, repository) == "fresh", "readers trust it again", 15)
     daemon.catches_up(repository, before["generation"])
     assert daemon.health()["pid"] == daemon.pid
+
+
+def test_a_start_in_the_middle_of_things(new_daemon: NewDaemon, repository: Worktree, tmp_path: Path) -> None:
+    """A daemon starts with what it finds: a root that is gone, a rebase under way."""
+    gone = populate(Worktree.init(tmp_path / "gone"))
+    daemon = new_daemon().start(repository.root, gone.root)
+    daemon.settle(repository)
+    daemon.settle(gone)
+    assert daemon.stop() == 0
+    shutil.rmtree(gone.root)
+    with pytest.raises(AssertionError):
+        repository.git("rebase", "--quiet", "--root", "--exec", "false")
+    daemon.start()
+    eventually(lambda: daemon.worktree(gone.root)["state"] == "missing", "the root is missed")
+    eventually(lambda: daemon.worktree(repository.root)["state"] == "held", "the rebase is seen")
+    repository.git("rebase", "--abort")
+    daemon.settle(repository)
+    assert daemon.worktree(repository.root)["state"] == "fresh"
 
 
 def test_a_silent_daemon_is_unknown(new_daemon: NewDaemon, repository: Worktree) -> None:

@@ -182,6 +182,18 @@ def test_a_lock_of_git_is_respected(running: Daemon, tree: Worktree) -> None:
     running.catches_up(tree, before["generation"])
 
 
+def test_a_stale_lock_of_git(running: Daemon, tree: Worktree) -> None:
+    """A lock that a dead git left more than 30 s ago is passed by, named in the log, and left alone."""
+    before = running.worktree(tree.root)
+    lock = tree.root / ".git" / "index.lock"
+    lock.write_bytes(b"")
+    os.utime(lock, (1_000_000_000, 1_000_000_000))
+    tree.write("pkg/util.py", "def clamp(x):\n    return 'beside a lock'\n")
+    running.catches_up(tree, before["generation"])
+    assert str(lock) in {line.get("lock") for line in running.logged()}
+    assert lock.exists()
+
+
 def test_git_never_fails_because_of_us(running: Daemon, tree: Worktree) -> None:
     """Git that works as fast as it can while headwatch looks never meets a lock, and ends in the rows."""
     for n in range(25):

@@ -152,6 +152,20 @@ def test_a_root_that_is_gone(running: Daemon, tree: Worktree, tmp_path: Path) ->
     running.catches_up(tree, generation)
 
 
+def test_a_root_that_is_swapped(running: Daemon, tree: Worktree, tmp_path: Path) -> None:
+    """Another checkout that is renamed into the root's place is what the rows show, and it is followed."""
+    generation = running.worktree(tree.root)["generation"]
+    tree.git("clone", "--quiet", tree.root, tmp_path / "other")
+    other = Worktree(tmp_path / "other")
+    other.write("pkg/other.py", "def other():\n    pass\n")
+    os.rename(tree.root, tmp_path / "aside")
+    os.rename(other.root, tree.root)
+    swapped = running.catches_up(tree, generation)
+    assert running.search("other", tree.root)[0]["path"] == "pkg/other.py"
+    tree.write("pkg/other.py", "def another():\n    pass\n")
+    running.catches_up(tree, swapped["generation"])
+
+
 def test_a_root_that_moves(running: Daemon, tree: Worktree, tmp_path: Path) -> None:
     """A linked worktree that git moves keeps its row under the new path."""
     linked = link(tree, tmp_path / "before", "-b", "side")
