@@ -243,7 +243,10 @@ class Dispatcher:
                 if not known.missing:
                     known.completed = number
         if failed and not self._stopping:
-            log.warning("pass failed", worktree=known.target.root, error=answer["error"])
+            tell = (
+                log.info if answer.get("kind") == "Moving" else log.warning
+            )  # the user is at work, that is all
+            tell("pass failed", worktree=known.target.root, error=answer["error"])
         elif not failed and not known.missing:
             self._done(batch.worktree, answer)
             if "held" in batch.reasons and (operation := git.operation(known.target.git_dir)):

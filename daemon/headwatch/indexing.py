@@ -43,7 +43,8 @@ class IndexerHandle:
         except ChildDied as exc:
             return {"error": exc.message, "again": True}
         except RequestFailed as exc:
-            return {"error": exc.message, "again": exc.kind in _AGAIN, "away": exc.kind == "Unavailable"}
+            away = exc.kind == "Unavailable"
+            return {"error": exc.message, "kind": exc.kind, "again": exc.kind in _AGAIN, "away": away}
 
     def interrupt(self) -> None:
         """Cut the pass under way off, as nobody wants its rows any more."""

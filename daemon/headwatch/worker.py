@@ -11,7 +11,7 @@ from headwatch.parent import serve
 from headwatch.parsing import ParserProcess
 from headwatch_indexer import git, pipeline, store
 from headwatch_indexer.pipeline import Workspace
-from headwatch_indexer.snapshot import RootMissing
+from headwatch_indexer.snapshot import RootMissing, require
 from headwatch_indexer.store.content import Terms
 
 Message = dict[str, Any]
@@ -49,6 +49,11 @@ class Indexer:
             store.mark(conn, worktree.id, state="missing", reason=exc.message)
             return {"missing": exc.message}
         except git.GitFailed as exc:
+            try:
+                require(worktree.location)
+            except RootMissing as gone:  # in the middle of the pass
+                store.mark(conn, worktree.id, state="missing", reason=gone.message)
+                return {"missing": gone.message}
             store.mark(conn, worktree.id, state="degraded", reason=exc.message)
             raise
         finally:
