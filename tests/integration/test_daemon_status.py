@@ -83,7 +83,7 @@ def test_the_status_document(running: Daemon, tree: Worktree) -> None:
 def test_nothing_is_registered(new_daemon: NewDaemon) -> None:
     """A daemon without a worktree starts, says so, and has nothing to do."""
     daemon = new_daemon("--set", "watch.token_s=0.05").start()
-    assert any(line["event"] == "nothing is registered" for line in daemon.logged())
+    eventually(lambda: "nothing is registered" in daemon.log(), "it says so")
     status = daemon.status()
     assert (status["state"], status["repositories"]) == ("fresh", [])
     assert json.loads(daemon.run("list", "--json").stdout) == {"repositories": []}
@@ -136,6 +136,7 @@ def test_wait(running: Daemon, tree: Worktree, tmp_path: Path) -> None:
     running.run("wait", str(tree.root))
     assert "too late" in running.search("clamp", tree.root)[0]["content"]
     assert "no registered worktree" in running.run("wait", str(tmp_path), code=2).stderr
+    assert "without vectors" in running.run("wait", str(tree.root), "--vectors", code=1).stderr
 
 
 def test_a_new_linked_worktree_is_waited_for(running: Daemon, tree: Worktree, tmp_path: Path) -> None:
