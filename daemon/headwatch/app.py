@@ -47,6 +47,7 @@ def run_daemon(config: Config, paths: Sequence[str], vectors: bool) -> int:
         claim = stack.enter_context(Claim(config.socket, config.home))
         opened = stack.enter_context(open_database(config, claimed=True))
         engine = stack.enter_context(Engine(config, opened, vectors=vectors))
+        engine.dispatcher.failed = failed
         engine.watcher = Watcher(
             engine.offer,
             _ignored_directories,

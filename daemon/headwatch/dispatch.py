@@ -60,7 +60,8 @@ class Dispatcher:
         self._passes = 0
         self._stopping = False
         self._dirty: set[int] = set()  # hinted at, not yet marked
-        self._thread = threading.Thread(target=self._loop, name="dispatcher", daemon=True)
+        self._thread = threading.Thread(target=self._guarded, name="dispatcher", daemon=True)
+        self.failed: Callable[[BaseException], None] | None = None  # is told what ended the thread
         self.counters: Counter[str] = Counter()
         self.busy: int | None = None  # the worktree of the pass under way
 
@@ -164,6 +165,17 @@ class Dispatcher:
         with self._changed:
             return len(self._inbox), int(self.busy is not None)
 
+    def _guarded(self) -> None:
+        try:
+            self._loop()
+        except BaseException as exc:
+            log.exception("dispatcher ended")
+            with self._changed:
+                self._stopping = True
+                self._changed.notify_all()
+            if self.failed is not None:
+                self.failed(exc)
+
     def _loop(self) -> None:
         while True:
             with self._changed:
@@ -248,11 +260,19 @@ class Dispatcher:
             )  # the user is at work, that is all
             tell("pass failed", worktree=known.target.root, error=answer["error"])
         elif not failed and not known.missing:
-            self._done(batch.worktree, answer)
+            self._tell_done(batch.worktree, answer)
             if "held" in batch.reasons and (operation := git.operation(known.target.git_dir)):
                 self._say(known.target, "held", f"a {operation} is under way")
         with self._changed:
             self._changed.notify_all()
+
+    def _tell_done(self, worktree: int, answer: Message) -> None:
+        try:
+            self._done(worktree, answer)
+        except (
+            HeadwatchError
+        ) as exc:  # the rows are right; what follows from them is done after the next pass
+            log.warning("pass not reported", worktree=worktree, error=exc.message)
 
     def _say(self, target: Target, state: str, reason: str) -> None:
         try:

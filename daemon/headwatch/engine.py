@@ -16,10 +16,11 @@ import structlog
 from headwatch import status
 from headwatch.actions import host, process_state
 from headwatch.config import Config
+from headwatch.cookies import Cookies
 from headwatch.database import Opened
 from headwatch.dispatch import Dispatcher, Message
 from headwatch.embedder import Embedder
-from headwatch.hints import COOKIE_PREFIX, Hint, Target
+from headwatch.hints import Hint, Target
 from headwatch.indexing import IndexerHandle
 from headwatch.schedule import Schedule
 from headwatch.session import Session
@@ -62,8 +63,7 @@ class Engine:
         self._tokens: dict[int, object] = {}  # git's state before the last pass that succeeded
         self._problems: dict[int, str | None] = {}  # what the worktree's .headwatch.toml has wrong
         self._lists: dict[str, object] = {}  # common dir → identity of its list of worktrees
-        self._cookies: dict[bytes, threading.Event] = {}
-        self._cookie_n = 0
+        self._cookies = Cookies()
         self._hints = 0
         self._news = threading.Condition()
         self._rows: dict[int, WorktreeRow] = {}
@@ -137,7 +137,8 @@ class Engine:
         end = time.monotonic() + timeout_s
         if vectors and not self.vectors:
             raise HeadwatchError("this daemon runs without vectors", hint="restart it without --no-vectors")
-        self._see_cookie(worktree, min(_COOKIE_S, timeout_s))
+        if self.watcher is not None and not self.watcher.degraded(worktree.id):
+            self._cookies.wait(worktree.git_dir, min(_COOKIE_S, timeout_s))
         ticket = self.dispatcher.request(worktree.id)
         if not self.dispatcher.wait(worktree.id, ticket, max(0.0, end - time.monotonic())):
             return False
@@ -172,8 +173,7 @@ class Engine:
     def offer(self, hint: Hint) -> None:
         """Take a hint from the watcher."""
         if hint.kind == "cookie":
-            if hint.path is not None and (seen := self._cookies.get(hint.path)) is not None:
-                seen.set()
+            self._cookies.see(hint.path or b"")
             return
         if hint.kind == "worktrees":
             threading.Thread(target=self._discover_quietly, name="discover", daemon=True).start()
@@ -323,6 +323,7 @@ class Engine:
             self._doubt(row, "not looked at since the daemon started")
         self._session.own(row.clone_id, row.common_dir)
         self._lists.setdefault(row.common_dir, _list_identity(row.common_dir))
+        self._cookies.clear(row.git_dir)
         target = Target(row.id, row.root, row.git_dir, row.common_dir)
         if self.watcher is not None:
             if known is not None:
@@ -382,24 +383,6 @@ class Engine:
         row = self._rows.get(target.worktree)
         live_head = status.live(row)[0] if row else None
         store.mark(self._session.conn(), target.worktree, state=state, reason=reason, live_head=live_head)
-
-    def _see_cookie(self, worktree: WorktreeRow, timeout_s: float) -> None:
-        """Wait until the watcher has seen everything up to now; a cookie that cannot be written is no loss."""
-        if self.watcher is None or self.watcher.degraded(worktree.id):
-            return
-        self._cookie_n += 1
-        name = COOKIE_PREFIX + f"{os.getpid()}-{self._cookie_n}".encode()
-        seen = self._cookies[name] = threading.Event()
-        path = os.path.join(os.fsencode(worktree.git_dir), name)
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            seen.wait(timeout_s)
-        except OSError:
-            return
-        finally:
-            self._cookies.pop(name, None)
-            with contextlib.suppress(OSError):
-                os.unlink(path)
 
 
 def _list_identity(common_dir: str) -> object:

@@ -321,3 +321,13 @@ def test_the_embedder_is_killed(new_daemon: NewDaemon, repository: Worktree) -> 
     assert daemon.counters()["chunks_embedded"] == contents
     found = daemon.search("multiply by 17 and add 3", repository.root, mode="dense")
     assert found[0]["similarity"] > 0
+
+
+def test_a_cookie_of_a_killed_daemon(new_daemon: NewDaemon, repository: Worktree) -> None:
+    """A cookie that a killed daemon left in a git dir is removed by the next one."""
+    cookie = repository.root / ".git" / "headwatch-cookie-1-1"
+    cookie.touch()
+    os.utime(cookie, (1_000_000_000, 1_000_000_000))
+    daemon = new_daemon().start(repository.root)
+    daemon.settle(repository)
+    assert not cookie.exists()
