@@ -19,9 +19,10 @@ from headwatch.config import Config
 from headwatch.database import Opened, open_database
 from headwatch.locate import worktree_of
 from headwatch.protocol import Answer, SearchRequest
-from headwatch_indexer import registry, retrieval, store
+from headwatch_indexer import languages, registry, retrieval, store
 from headwatch_indexer.errors import HeadwatchError, NotFresh, Unreachable, WrongUsage
 from headwatch_indexer.models import model_info
+from headwatch_indexer.records import KINDS
 from headwatch_indexer.rules import load_rules
 from headwatch_indexer.store import WorktreeRow
 
@@ -40,6 +41,7 @@ class Engine(Protocol):
     def remove(self, worktree: int, purge: bool) -> None: ...
     def wait(self, worktree: WorktreeRow, timeout_s: float, vectors: bool) -> bool: ...
     def look(self, worktree: int) -> int: ...
+    def problem(self, worktree: int) -> str | None: ...
     def discover(self) -> None: ...
     def state(self) -> Mapping[str, Any]:
         """The daemon's own parts of the status document: daemon, model, queues, schedule, counters."""
@@ -108,7 +110,7 @@ class DatabaseActions:
             }
             if self._engine:
                 answer |= self._engine.state()
-            answer["queues"]["vectors"] = max(waiting.values(), default=0)
+            answer["queues"]["vectors"] = status.queued_vectors(conn)
             answer["queues"]["dead_letters"] = status.dead_letters(conn)
         return answer
 
@@ -117,6 +119,7 @@ class DatabaseActions:
             known = store.worktrees(conn, host=host())
             if not request.repos and request.cwd is None:
                 raise WrongUsage("search needs a worktree", hint=_known(known))
+            _check_names(request)
             worktrees = [worktree_of(path, known) for path in request.repos or [request.cwd or ""]]
             for worktree in worktrees:
                 retrieval.require_indexed(worktree)
@@ -229,7 +232,8 @@ class DatabaseActions:
         entry: Answer = next(w for r in self.status(worktree.root)["repositories"] for w in r["worktrees"])
         if not done:
             raise NotFresh(
-                f"{worktree.root} is not fresh after {timeout_s:g} s: {entry['reason'] or entry['state']}, "
+                f"{worktree.root} is not fresh after {timeout_s:g} s: "
+                f"{engine.problem(worktree.id) or entry['reason'] or entry['state']}, "
                 f"{entry['pending_vectors']} vectors pending",
                 hint="give it more time: --timeout, or see: headwatch status",
             )
@@ -365,6 +369,17 @@ def process_state(started_at: float, others: Sequence[int]) -> dict[str, Any]:
 
 def _configure(conn: store.Connection) -> None:
     conn.execute("select set_config('search_path', 'headwatch, public', false)")
+
+
+def _check_names(request: SearchRequest) -> None:
+    """Refuse a kind or language that nothing can have: an empty answer would say that there is no such code."""
+    if request.kind is not None and request.kind not in KINDS:
+        raise WrongUsage(f"there is no kind {request.kind!r}", hint=f"kinds: {', '.join(KINDS)}")
+    if request.language is not None and request.language not in languages.KNOWN:
+        raise WrongUsage(
+            f"there is no language {request.language!r}",
+            hint=f"languages: {', '.join(sorted(languages.KNOWN))}",
+        )
 
 
 def _known(worktrees: Sequence[WorktreeRow]) -> str:

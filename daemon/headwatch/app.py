@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 import structlog
 
-from headwatch import __version__, systemd
+from headwatch import __version__, home, systemd
 from headwatch.actions import DatabaseActions
 from headwatch.config import Config
 from headwatch.database import open_database
@@ -23,6 +23,7 @@ from headwatch.schedule import Schedule
 from headwatch.server import ApiServer
 from headwatch.watch import Watcher
 from headwatch_indexer import git
+from headwatch_indexer.errors import HeadwatchError
 from headwatch_indexer.records import Location
 
 log = structlog.get_logger()
@@ -45,6 +46,7 @@ def run_daemon(config: Config, paths: Sequence[str], vectors: bool) -> int:
 
     with _signals(ended), ExitStack() as stack:
         claim = stack.enter_context(Claim(config.socket, config.home))
+        stack.enter_context(home.claim(config.home, config.socket))
         opened = stack.enter_context(open_database(config, claimed=True))
         engine = stack.enter_context(Engine(config, opened, vectors=vectors))
         engine.dispatcher.failed = failed
@@ -86,6 +88,7 @@ def run_once(config: Config, paths: Sequence[str], vectors: bool, progress: Prog
     """Bring everything up to date with the parts that the daemon has too, and report."""
     with ExitStack() as stack:
         stack.enter_context(Claim(config.socket, config.home))
+        stack.enter_context(home.claim(config.home, config.socket))
         opened = stack.enter_context(open_database(config, claimed=True))
         engine = stack.enter_context(Engine(config, opened, vectors=vectors))
         chosen = {id_ for path in paths for id_ in engine.add(path, None)}
@@ -95,17 +98,42 @@ def run_once(config: Config, paths: Sequence[str], vectors: bool, progress: Prog
         engine.dispatcher.start()
         rows = [row for row in engine.worktrees() if not chosen or row.id in chosen]
         progress.task("reading worktrees", len(rows))
-        for row in rows:
-            if not engine.dispatcher.wait(row.id, 0, _ONCE_S):
-                break
-            progress.advance()
+        problems = {row.root: problem for row in rows if (problem := _read(engine, row.id, progress))}
         if vectors:
             for row in rows:
-                _embed(engine, row.id, progress)
+                if row.root not in problems:
+                    _embed(engine, row.id, progress)
         actions = DatabaseActions(config, opened, engine)
         stack.callback(actions.close)
         answer = actions.status(None)
+        if problems:
+            raise HeadwatchError(
+                f"{len(problems)} of {len(rows)} worktrees could not be read: "
+                + "; ".join(f"{root}: {problem}" for root, problem in problems.items()),
+                hint="mend or remove them (headwatch remove PATH); all others are up to date",
+            )
         return {"repositories": answer["repositories"], "counters": answer["counters"]}
+
+
+def _read(engine: Engine, worktree: int, progress: Progress) -> str | None:
+    """Wait for a pass over one worktree, saying what it waits for; returns why there can be none."""
+    told = None
+    end = time.monotonic() + _ONCE_S
+    while True:
+        try:
+            if engine.dispatcher.wait(worktree, 0, 1.0):
+                progress.advance()
+                return None
+        except HeadwatchError as exc:
+            return exc.message
+        if (problem := engine.dispatcher.gives_up(worktree)) is not None:
+            return problem
+        if time.monotonic() > end:
+            return "no pass within a day"
+        waits_for = engine.dispatcher.problem(worktree)
+        if waits_for is not None and waits_for != told:
+            progress.note(f"headwatch: waiting: {waits_for}")
+        told = waits_for
 
 
 def _embed(engine: Engine, worktree: int, progress: Progress) -> None:

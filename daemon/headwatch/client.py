@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headwatch.protocol import Answer, SearchRequest
 
 _ERRORS = {2: WrongUsage, 3: NotFresh, 4: Unreachable}
+_PATIENCE_S = 5.0  # a daemon that is not stuck says in milliseconds that it is there
 _GRACE_S = 30.0  # a wait's answer may come this much after its own limit
 
 
@@ -74,6 +75,14 @@ class Client:
         with self._request("GET", "/metrics", None, self.timeout_s) as response:
             return response.read().decode()
 
+    def answers(self) -> bool:
+        """Whether the daemon answers at all: one that is stopped or stuck still has its socket."""
+        try:
+            self._json("GET", "/health", timeout_s=_PATIENCE_S)
+        except Unreachable:
+            return False
+        return True
+
     def events(self, follow: bool) -> Iterator[Answer]:
         route = f"/events?follow={str(follow).lower()}"
         with self._request("GET", route, None, None if follow else self.timeout_s) as response:
@@ -115,6 +124,17 @@ class Client:
             ) from exc
         finally:
             connection.close()
+
+
+def find(socket_path: str, home: str) -> Client | None:
+    """Give a client of the daemon that listens on the socket, or that keeps the home behind another one."""
+    client = connect(socket_path)
+    if client is None:
+        from headwatch.home import socket_of_keeper
+
+        other = socket_of_keeper(home)
+        client = connect(other) if other not in (None, socket_path) else None
+    return client
 
 
 def connect(socket_path: str) -> Client | None:

@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 
 from headwatch import postgres
 from headwatch.config import Config
+from headwatch.home import ensure
 from headwatch_indexer import migrate, store
 from headwatch_indexer.models import model_info
 from headwatch_indexer.store import vectors
@@ -42,7 +43,7 @@ def open_database(config: Config, *, claimed: bool = False) -> Iterator[Opened]:
         yield _opened(config, there, lambda: _prepare(config, there))
         return
     home = Path(config.home)
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    ensure(config.home)
     server = postgres.EmbeddedServer(home)
     ran = server.running()
     database = server.start()

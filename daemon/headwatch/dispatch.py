@@ -21,6 +21,7 @@ Message = dict[str, Any]
 
 _RETRY_S = 0.2  # the disk moved under a pass
 _RETRY_MAX_S = 30.0
+_TRIES = 3  # failures in a row after which nobody who waits for one pass should go on
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class _Worktree:
     retry_s: float = _RETRY_S
     missing: str | None = None
     problem: str | None = None  # why the last pass failed
+    failures: int = 0  # in a row, of a kind that another try does not mend
     error: HeadwatchError | None = None
 
 
@@ -152,6 +154,12 @@ class Dispatcher:
             held = self._inbox.held(worktree)
             return (known.problem if known else None) or (f"a {held} is under way" if held else None)
 
+    def gives_up(self, worktree: int) -> str | None:
+        """Why a worktree's passes fail again and again; None while another try may help."""
+        with self._changed:
+            known = self._worktrees.get(worktree)
+            return known.problem if known is not None and known.failures >= _TRIES else None
+
     def check_holds(self) -> None:
         """Release holds whose operation ended without a hint."""
         with self._changed:
@@ -245,6 +253,7 @@ class Dispatcher:
                 return
             known.problem = answer.get("error") or answer.get("missing")
             known.missing = answer.get("missing")
+            known.failures = known.failures + 1 if failed and not answer.get("again") else 0
             if failed:
                 known.full = known.full or full
                 self._inbox.failed(batch.worktree, now, known.retry_s)

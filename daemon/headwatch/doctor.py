@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headwatch.client import Client, connect
+from headwatch.client import Client, find
 from headwatch.config import Config
 from headwatch_indexer.errors import HeadwatchError
 
@@ -131,7 +131,7 @@ def _socket(config: Config) -> Iterator[Check]:
 def _daemon(config: Config) -> Iterator[Check]:
     from headwatch import __version__
 
-    client = connect(config.socket)
+    client = find(config.socket, config.home)
     if client is None:
         yield Check("daemon", True, "not running", "start it: headwatch run")
         return

@@ -121,12 +121,17 @@ class Engine:
                 self._lists[common_dir] = _list_identity(common_dir)
             found = registry.discover(conn, host=host())
             for worktree in found.retired:
+                gone = self._rows.get(worktree)
                 self._drop(worktree)
-                self.tell("retired", None, id=worktree)
+                self.tell("retired", None, id=worktree, root=gone.root if gone else None)
             for row in store.worktrees(conn, host=host()):
                 known = self._rows.get(row.id)
                 if known is None or known.location != row.location:
                     self._adopt(row)
+
+    def problem(self, worktree: int) -> str | None:
+        """Why the last pass of a worktree failed, or what it waits for."""
+        return self.dispatcher.problem(worktree)
 
     def look(self, worktree: int) -> int:
         """Ask for a pass; returns the dispatcher's ticket."""
@@ -194,6 +199,9 @@ class Engine:
 
     def tell(self, event: str, worktree: int | None, **detail: Any) -> None:
         """Write one event into the journal; a database that is away loses it."""
+        row = self._rows.get(worktree) if worktree is not None else None
+        if row is not None:
+            detail["root"] = row.root  # stands when the worktree is long removed
         with contextlib.suppress(HeadwatchError):
             store.record(self._session.conn(), event, worktree, **detail)
         with self._news:

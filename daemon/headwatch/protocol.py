@@ -159,7 +159,7 @@ class WaitRequest(Request):
 
     repo: str | None = None
     timeout_s: float = Field(
-        default=60.0,
+        default=120.0,
         ge=0,
         le=604_800,
         allow_inf_nan=False,

@@ -65,7 +65,8 @@ def search(answer: dict[str, Any]) -> Iterator[Text]:
 
 def symbol(result: dict[str, Any]) -> Iterator[Text]:
     """One symbol, whole."""
-    yield from _state(result.get("worktree"))
+    tree = result.get("worktree")
+    yield from _state(tree and {**tree, "pending_vectors": 0})  # one symbol is shown whatever its vector
     yield from _result(result, limit=None)
 
 

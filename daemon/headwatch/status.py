@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,14 @@ def pending_vectors(conn: store.Connection) -> dict[int, int]:
         return dict(conn.execute(_SQL["visible"]).fetchall())
 
 
+def queued_vectors(conn: store.Connection) -> int:
+    """Count the distinct contents of all worktrees that wait for a vector of the active model."""
+    model = vectors.active(conn)
+    if model is None:
+        return sum(pending_vectors(conn).values())
+    return vectors.pending_total(conn, model[0])
+
+
 def dead_letters(conn: store.Connection) -> int:
     with store.translate():
         row = conn.execute(_SQL["dead_letters"]).fetchone()
@@ -74,7 +83,7 @@ def without_daemon(worktree: WorktreeRow) -> tuple[str, str | None]:
     from headwatch_indexer.rules import load_rules
     from headwatch_indexer.snapshot import RootMissing, take
 
-    if worktree.generation == 0:
+    if worktree.generation == 0 and os.path.isdir(worktree.root):
         return "pending", "not indexed yet"
     try:
         snapshot = take(worktree.location, load_rules(worktree.root))

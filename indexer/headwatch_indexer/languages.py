@@ -60,6 +60,10 @@ _NAMES: Final[dict[str, str]] = {
     ".envrc": "bash",
 }
 
+KNOWN: Final = frozenset(
+    {TEXT, *_EXTENSIONS.values(), *_NAMES.values()}
+)  # every language that a file can have
+
 _INTERPRETERS: Final[dict[str, str]] = {
     "python": "python",
     "pypy": "python",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import fnmatch
-
 from headwatch_indexer.records import RepositoryRules
+from headwatch_indexer.rules import matches
 
 
 def classify(path: str, rules: RepositoryRules) -> str:
@@ -13,6 +12,6 @@ def classify(path: str, rules: RepositoryRules) -> str:
     The repository's own globs decide; a file that matches both lists is immutable_core.
     """
     for name, globs in (("immutable_core", rules.immutable_core), ("transient_diff", rules.transient_diff)):
-        if any(fnmatch.fnmatchcase(path, glob) for glob in globs):
+        if matches(globs, path):
             return name
     return "standard"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+KINDS = ("function", "method", "class", "interface", "type", "constant", "module", "section")
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -140,7 +140,9 @@ def _result(
     explain: bool,
 ) -> dict[str, Any]:
     exact = bytes(row["path_bytes"]) if row["path_bytes"] is not None else row["path"].encode()
-    start, end, verified = _verify(worktree.root, exact, row["start_line"], row["end_line"], row["content"])
+    start, end, verified = row["start_line"], row["end_line"], worktree.live_head == worktree.indexed_head
+    if not worktree.location.bare:  # where nothing is checked out, the blob is all there is
+        start, end, verified = _verify(worktree.root, exact, start, end, row["content"])
     trust = None if distance is None else 1 - min(0.08 * distance, 0.9)
     similarity = row.get("similarity")
     result = {

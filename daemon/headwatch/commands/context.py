@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwatch import __version__
-from headwatch.client import Client, NoDaemon, connect
+from headwatch.client import Client, NoDaemon, find
+from headwatch_indexer.errors import Unreachable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -45,23 +46,29 @@ def daemon(config: Config) -> Client:
 
     Raises NoDaemon (exit 4) when none runs.
     """
-    client = connect(config.socket)
+    client = find(config.socket, config.home)
     if client is None:
         raise NoDaemon(config.socket)
+    if not client.answers():
+        raise Unreachable(
+            f"the headwatch daemon on {client.socket_path} does not answer",
+            hint="is it stopped or stuck? see its log, or restart it",
+        )
     return client
 
 
 @contextmanager
 def actions(config: Config) -> Iterator[Actions]:
     """Give the daemon's actions when one answers, else the same straight on the database."""
-    client = connect(config.socket)
-    if client is not None:
+    client = find(config.socket, config.home)
+    if client is not None and client.answers():
         try:
             yield client
         finally:  # an error may be due to it
             warn_of_version(client)
         return
-    print("headwatch: no daemon runs; working on the database itself", file=sys.stderr)
+    what = "no daemon runs" if client is None else "the daemon does not answer (stopped or stuck?)"
+    print(f"headwatch: {what}; working on the database itself", file=sys.stderr)
     from headwatch import log
     from headwatch.actions import open_local
 

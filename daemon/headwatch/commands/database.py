@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwatch.client import connect
+from headwatch.client import find
 from headwatch.commands.context import Json, configuration, example, put
 from headwatch_indexer.errors import HeadwatchError, WrongUsage
 
@@ -44,7 +44,7 @@ def url(owner: Owner = False, reader: Reader = False) -> None:
     config = configuration()
     role = _role(owner, reader)
     database = _open(config)
-    if connect(config.socket) is None:  # a running daemon has seen to the schema
+    if find(config.socket, config.home) is None:  # a running daemon has seen to the schema
         _migrate(config, database)
     print(_dsn(config, database, role))
 
@@ -98,7 +98,7 @@ def stop() -> None:
             "cannot stop the database: it is an external one",
             hint="stop it where it runs, or unset HEADWATCH_DATABASE_URL",
         )
-    if connect(config.socket) is not None:
+    if find(config.socket, config.home) is not None:
         raise HeadwatchError(
             "cannot stop the database: a headwatch daemon uses it", hint="stop the daemon first"
         )
@@ -117,10 +117,12 @@ def _open(config: Config) -> Database:
     if config.database_url:
         postgres.check(config.database_url)
         return postgres.external(config.database_url)
+    from headwatch.home import ensure
+
     home = Path(config.home)
     server = postgres.EmbeddedServer(home)
     if not server.running():  # started here means started for good: nobody else would stop it
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ensure(config.home)
         postgres.keep_up(home, on=True)
     return server.start()
 

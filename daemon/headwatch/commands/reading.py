@@ -76,7 +76,7 @@ def _every(seconds: float, look: Callable[[], Iterable[Text]]) -> Iterator[Itera
 
 def wait(
     path: Annotated[str | None, typer.Argument(help="The worktree; default: here.", metavar="[PATH]")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds.", metavar="S", min=0)] = 60.0,
+    timeout: Annotated[float, typer.Option(help="Seconds.", metavar="S", min=0)] = 120.0,
     vectors: Annotated[bool, typer.Option("--vectors", help="Wait for the vectors too.")] = False,
     as_json: Json = False,
 ) -> None:

@@ -37,7 +37,7 @@ def run(
 ) -> int:
     """Run the daemon in the foreground, or with --once one pass."""
     from headwatch import log, render
-    from headwatch.client import connect
+    from headwatch.client import find
 
     config = configuration()
     roots = _folders(paths or [])
@@ -51,7 +51,7 @@ def run(
     from headwatch.progress import shown
 
     with shown() as progress:
-        client = connect(config.socket)
+        client = find(config.socket, config.home)
         if client is not None:
             progress.note("headwatch: a daemon runs; it does the work")
             report = _hand_over(client, roots, not no_vectors)

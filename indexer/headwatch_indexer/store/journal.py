@@ -40,6 +40,7 @@ def events(conn: Connection, *, after: tuple[int, int] = (0, 0), limit: int = 10
     for source, id_, at, event, root, detail in rows:
         cursor[source] = id_
         assert isinstance(at, datetime)
+        root = detail.pop("root", None) or root
         found.append(
             {"at": at.isoformat(), "event": event, "worktree": root, **detail, "cursor": tuple(cursor)}
         )

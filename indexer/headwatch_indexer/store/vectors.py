@@ -49,6 +49,13 @@ def pending(conn: Connection, model_id: int) -> dict[int, int]:
         return dict(conn.execute(_with_model("pending", model_id), {"model_id": model_id}).fetchall())
 
 
+def pending_total(conn: Connection, model_id: int) -> int:
+    """Count the distinct contents that wait for a vector."""
+    with translate():
+        row = conn.execute(_with_model("pending_total", model_id), {"model_id": model_id}).fetchone()
+    return int(row[0]) if row else 0
+
+
 def open_vector_queue(dsn: str, model_id: int) -> VectorQueue:
     """Open the queue of one model on a connection of its own."""
     return VectorQueue(dsn, model_id)
@@ -117,12 +124,7 @@ class VectorQueue:
 
     def pending(self) -> int:
         """Count distinct contents that wait."""
-        conn = self._connection()
-        with translate(self._dsn):
-            row = conn.execute(
-                _with_model("pending_total", self._model_id), {"model_id": self._model_id}
-            ).fetchone()
-        return int(row[0]) if row else 0
+        return pending_total(self._connection(), self._model_id)
 
     def copy_known(self) -> int:
         """Copy all vectors that another repository has for the same text; returns how many."""
