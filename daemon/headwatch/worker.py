@@ -45,6 +45,8 @@ class Indexer:
                 full=job.get("full", False),
                 degraded=job.get("degraded"),
             )
+        except pipeline.Retired:
+            return {"retired": True}
         except RootMissing as exc:
             store.mark(conn, worktree.id, state="missing", reason=exc.message)
             return {"missing": exc.message}

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from headwatch_indexer import languages, plan, reflog, store, symbols
+from headwatch_indexer.errors import HeadwatchError
 from headwatch_indexer.objects import Objects, open_objects
 from headwatch_indexer.prepare import Prepare, Raw, ahead
 from headwatch_indexer.records import Entry, RepositoryRules, Skipped, Snapshot, Transition
@@ -42,6 +43,10 @@ class Report:
     problem: str | None = None  # what the repository's .headwatch.toml has wrong
 
 
+class Retired(HeadwatchError):
+    """The worktree was let go while a pass looked at it; there is nothing to write."""
+
+
 @dataclass(slots=True)
 class Workspace:
     """What passes over one repository share: caches that can be lost at any time."""
@@ -69,7 +74,7 @@ def reconcile(
 
     `full` forgets what earlier passes knew about files on disk and hashes all that git does not vouch for.
     `degraded` is why changes of this worktree may be noticed late; its state says so.
-    Raises RootMissing, GitFailed, Moving or store.Unavailable; rows are then as they were.
+    Raises RootMissing, GitFailed, Moving, Retired or store.Unavailable; rows are then as they were.
     """
     began = time.monotonic()
     location = worktree.location
@@ -106,6 +111,8 @@ def _write(
     cursor: reflog.Cursor | None,
     degraded: str | None,
 ) -> Report:
+    if not store.is_registered(conn, worktree.id):
+        raise Retired(f"{worktree.root} was removed while it was read", hint="try: headwatch list")
     state, reason = ("degraded", degraded) if degraded else ("fresh", _reason(snapshot))
     rows = store.files(conn, worktree.id)
     skipped_rows = store.skipped(conn, worktree.id)

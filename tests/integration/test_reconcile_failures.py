@@ -345,3 +345,13 @@ def test_same_size_and_mtime(index: Index, tree: Worktree) -> None:
         tree.commit(str(n))
         os.utime(tree.root / "one.py", stamp)
         index.update(tree)
+
+
+def test_retired_under_a_pass(index: Index, tree: Worktree) -> None:
+    """A worktree that is let go between a look at it and the lock is left alone."""
+    row = index.row(tree)
+    store.forget_worktree(index.conn, row.id)
+    tree.write("one.py", TWO)
+    with pytest.raises(pipeline.Retired, match="was removed"):
+        pipeline.reconcile(index.conn, row, pipeline.Workspace(), index.terms)
+    assert index.rows() == []

@@ -137,6 +137,12 @@ def worktree_at(conn: Connection, root: str, *, host: str) -> WorktreeRow | None
     return next((w for w in worktrees(conn, host=host) if w.root == root), None)
 
 
+def is_registered(conn: Connection, worktree_id: int) -> bool:
+    """Whether a worktree's row is still there."""
+    with translate():
+        return conn.execute(_SQL["is_registered"], {"id": worktree_id}).fetchone() is not None
+
+
 def mark(
     conn: Connection, worktree_id: int, *, state: str, reason: str | None = None, live_head: str | None = None
 ) -> None:

@@ -64,6 +64,10 @@ join repository r on r.id = w.repository_id
 where c.host = %(host)s
 order by w.id
 
+-- name: is_registered
+-- A worktree may be retired between a look at it and the lock under which its rows are written.
+select id from worktree where id = %(id)s
+
 -- name: mark
 -- State of a worktree between two applications; a no-op writes nothing.
 update worktree
