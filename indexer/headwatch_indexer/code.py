@@ -10,12 +10,12 @@ from tree_sitter import Node
 
 from headwatch_indexer import chunks, headers
 from headwatch_indexer.definitions import Definition, find_definitions
-from headwatch_indexer.grammars import Grammar, grammar_of
+from headwatch_indexer.dialects import parse_dialect
+from headwatch_indexer.grammars import Grammar
 from headwatch_indexer.layout import Layout, read_layout
 from headwatch_indexer.lines import Lines
 from headwatch_indexer.records import Chunk, Symbol
 from headwatch_indexer.structure import Structure, read_structure
-from headwatch_indexer.trees import parse_tree
 from headwatch_indexer.windows import read_windows
 
 MODULE: Final = "<module>"
@@ -45,8 +45,7 @@ def read_code(lines: Lines, language: str) -> tuple[str, Sequence[Symbol], Seque
     The code outside of all definitions is one symbol of kind "module", where its first line is. A source that the
     parser cannot get through in time is cut into windows of lines, and is "partial".
     """
-    grammar = grammar_of(language)
-    tree = parse_tree(lines.source, grammar)
+    grammar, tree = parse_dialect(lines.source, language)
     if tree is None:
         return "partial", *read_windows(lines)
     source = _read(lines, grammar, tree.root_node)

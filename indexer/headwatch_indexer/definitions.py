@@ -47,6 +47,7 @@ class Definition:
 def find_definitions(root: Node, source: bytes, grammar: Grammar, layout: Layout) -> list[Definition]:
     """List the definitions of a tree in file order, nested and with unique qualified names."""
     found = _widest(_matches(root, source, grammar), grammar)
+    _leave_comments_below(found, source, layout)
     _take_prefixes(found, source, layout)
     found.sort(key=lambda d: (d.start, -d.end))
     if grammar.merges:
@@ -106,6 +107,29 @@ def _widest(found: Iterable[Definition], grammar: Grammar) -> list[Definition]:
         if definition.kind != "widen":
             same.setdefault((definition.start, definition.end, definition.path), definition)
     return list(same.values())
+
+
+def _leave_comments_below(found: Iterable[Definition], source: bytes, layout: Layout) -> None:
+    """End definitions before comments that stand below them, no further right than their own first line.
+
+    Where layout alone ends a body, the grammar counts the doc comment of the next definition to it.
+    """
+    for definition in found:
+        at = bisect_right(layout.comment_ends, definition.end) - 1
+        while at >= 0 and layout.comments[at][0] > definition.start:
+            start, end = layout.comments[at]
+            if source[end : definition.end].strip() or _column(source, start) > _column(
+                source, definition.start
+            ):
+                break
+            if source[source.rfind(b"\n", 0, start) + 1 : start].strip():
+                break
+            definition.end = definition.start + len(source[definition.start : start].rstrip())
+            at -= 1
+
+
+def _column(source: bytes, at: int) -> int:
+    return at - source.rfind(b"\n", 0, at) - 1
 
 
 def _take_prefixes(found: Iterable[Definition], source: bytes, layout: Layout) -> None:

@@ -106,6 +106,11 @@ _SOURCES: Final[dict[str, _Source]] = {
         "tree_sitter_kotlin",
         comments="line_comment block_comment",
         strings="string_literal multiline_string_literal character_literal",
+        # An annotation with arguments, right above a function, may be read as an expression of its own.
+        extra="""
+        (annotated_expression (annotation) [(parenthesized_expression)
+          (annotated_expression (annotation) (parenthesized_expression) .)] .) @prefix
+        """,
     ),
     "swift": _Source(
         "tree_sitter_swift",

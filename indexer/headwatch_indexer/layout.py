@@ -43,7 +43,7 @@ def read_layout(root: Node, grammar: Grammar) -> Layout:
         comments=comments,
         strings=_spans(found.get("string", ())),
         docs=_outermost(sorted({*_spans(found.get("doc", ())), *doc_attributes})),
-        prefixes=sorted({*prefix_nodes, *doc_attributes}),
+        prefixes=_outermost(sorted({*prefix_nodes, *doc_attributes}, key=_widest_first)),
         prefix_nodes=prefix_nodes,
         comment_ends=[end for _, end in comments],
     )

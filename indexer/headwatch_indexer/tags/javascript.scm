@@ -20,6 +20,20 @@
   value: [(arrow_function) (function_expression) (generator_function)]) @definition.function
 (variable_declarator name: (identifier) @name value: (class)) @definition.class
 
+; Components: const Button = React.memo((props) => …), const Row = memo(forwardRef(function (props, ref) { … }))
+(program [
+  (lexical_declaration (variable_declarator name: (identifier) @name value: (call_expression
+    arguments: (arguments . [(arrow_function) (function_expression)]))))
+  (lexical_declaration (variable_declarator name: (identifier) @name value: (call_expression
+    arguments: (arguments . (call_expression arguments: (arguments . [(arrow_function) (function_expression)]))))))
+  (export_statement declaration: (lexical_declaration (variable_declarator name: (identifier) @name
+    value: (call_expression arguments: (arguments . [(arrow_function) (function_expression)])))))
+  (export_statement declaration: (lexical_declaration (variable_declarator name: (identifier) @name
+    value: (call_expression arguments: (arguments . (call_expression
+      arguments: (arguments . [(arrow_function) (function_expression)])))))))
+  ] @definition.function
+  (#match? @name "^[A-Z][A-Za-z0-9_$]*[a-z]"))
+
 ; Functions and classes held by a property: res.json = …, exports.x = …, Foo.prototype.bar = …
 (expression_statement (assignment_expression left: (member_expression) @_left
   right: [(function_expression name: (_) @name) (generator_function name: (_) @name)])
