@@ -227,6 +227,11 @@ def test_a_second_daemon_is_refused(run: Run, acts: SetActions, home: Path) -> N
     assert acts.health()
 
 
+def _heed_ctrl_c() -> None:
+    """A run in the background ignores Ctrl-C, and hands that on to its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_events_are_one_object_a_line(run: Run, acts: SetActions, home: Path) -> None:
     """`events` prints what happened; with --follow each line is there when it happens, and Ctrl-C ends it quietly."""
     lines = run("events").stdout.splitlines()
@@ -238,6 +243,7 @@ def test_events_are_one_object_a_line(run: Run, acts: SetActions, home: Path) ->
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
+        preexec_fn=_heed_ctrl_c,
     ) as process:
         assert process.stdout
         assert process.stderr
