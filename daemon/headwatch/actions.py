@@ -144,7 +144,7 @@ class DatabaseActions:
                     self._engine.look(worktree.id)
             results.sort(key=lambda result: -result["score"])
             results = [result | {"rank": n} for n, result in enumerate(results[: request.k], start=1)]
-            waiting = status.pending_vectors(conn)
+            waiting = {w.id: status.pending_vectors(conn, w.id).get(w.id, 0) for w in worktrees}
             proofs = [self._proof(worktree, waiting) for worktree in worktrees]
         answer: Answer = {
             "query": request.query,
@@ -173,7 +173,7 @@ class DatabaseActions:
                 near = retrieval.similar_names(conn, worktree, path, qualname)
                 hint = "did you mean " + ", ".join(near) if near else "try: headwatch search " + qualname
                 raise HeadwatchError(f"no symbol {symbol} is live in {worktree.root}", hint=hint)
-            proof = self._proof(worktree, status.pending_vectors(conn))
+            proof = self._proof(worktree, status.pending_vectors(conn, worktree.id))
         return found | {"worktree": proof}
 
     def add(self, paths: list[str], name: str | None) -> Answer:

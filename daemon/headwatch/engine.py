@@ -166,7 +166,7 @@ class Engine:
 
     def waiting(self, worktree: int) -> int:
         """How many contents of a worktree wait for a vector."""
-        return vectors.pending(self._session.conn(), self.opened.model_id).get(worktree, 0)
+        return vectors.pending(self._session.conn(), self.opened.model_id, worktree).get(worktree, 0)
 
     def embed_query(self, text: str, *, patient: bool) -> list[float] | None:
         """Embed a query; an impatient reader gets None while the model is being loaded."""

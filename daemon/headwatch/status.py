@@ -40,11 +40,11 @@ def database(conn: store.Connection, *, embedded: bool) -> dict[str, Any]:
     }
 
 
-def pending_vectors(conn: store.Connection) -> dict[int, int]:
-    """Count the contents of every worktree that the active model has no vector for."""
+def pending_vectors(conn: store.Connection, worktree: int | None = None) -> dict[int, int]:
+    """Count the contents of every worktree, or of one, that the active model has no vector for."""
     model = vectors.active(conn)
     if model is not None:
-        return vectors.pending(conn, model[0])
+        return vectors.pending(conn, model[0], worktree)
     with store.translate():
         return dict(conn.execute(_SQL["visible"]).fetchall())
 

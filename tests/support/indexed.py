@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headwatch_indexer import pipeline, registry, store
 from headwatch_indexer.pipeline import Report, Workspace
+from headwatch_indexer.store.catalog import ensure_tenant
 from headwatch_indexer.store.content import Terms
 from support import oracle
 from support.worktree import Worktree
@@ -80,6 +81,7 @@ class Index:
 def open_index(dsn: str, home: Path) -> Iterator[Index]:
     """Open an index; the DSN carries the tenant."""
     index = Index(dsn, store.connect(dsn), home)
+    ensure_tenant(index.conn)
     try:
         yield index
     finally:

@@ -43,10 +43,11 @@ def active(conn: Connection) -> tuple[int, str, str, int] | None:
     return None if row is None else (row[0], row[1], row[2], row[3])
 
 
-def pending(conn: Connection, model_id: int) -> dict[int, int]:
-    """Count, for every worktree, its contents that wait for a vector."""
+def pending(conn: Connection, model_id: int, worktree: int | None = None) -> dict[int, int]:
+    """Count, for every worktree or for one, its contents that wait for a vector; none is left out."""
+    values = {"model_id": model_id, "worktree": worktree}
     with translate():
-        return dict(conn.execute(_with_model("pending", model_id), {"model_id": model_id}).fetchall())
+        return dict(conn.execute(_with_model("pending", model_id), values).fetchall())
 
 
 def pending_total(conn: Connection, model_id: int) -> int:

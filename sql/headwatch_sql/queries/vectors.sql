@@ -59,12 +59,13 @@ on conflict (tenant_id, model_id, content_id) where kind = 'embed'
 do update set reason = excluded.reason, attempts = dead_letter.attempts + excluded.attempts, at = now()
 
 -- name: pending
--- How many contents of each worktree wait for a vector.
+-- How many contents of each worktree, or of one, wait for a vector.
 select v.worktree_id, count(*)
 from visible v join worktree w on w.id = v.worktree_id
 where not exists (select from {vectors} e where e.repository_id = w.repository_id and e.content_id = v.content_id)
     and not exists (select from dead_letter d
         where d.kind = 'embed' and d.model_id = %(model_id)s and d.content_id = v.content_id)
+    and (%(worktree)s::bigint is null or v.worktree_id = %(worktree)s)
 group by v.worktree_id
 
 -- name: pending_total
